@@ -193,11 +193,13 @@ void ckpt_verify(const std::string& path, const CommandContext& context) {
   const Manifest manifest = open_manifest(folder);
   const double start = monotonic_seconds();
   ProgressLine line(context, "ckpt verify", start);
-  const std::vector<std::string> problems = check_checkpoint(folder, manifest, [&](const CheckProgress& seen) {
-    const double now = monotonic_seconds();
-    line.update(seen.bytes_done, seen.bytes_total,
-                fmt::format("{}/s", bytes_text(static_cast<double>(seen.bytes_done) / (now - start))), now);
-  }, [&](const std::string& note) { warn(note, context); });
+  const std::vector<std::string> problems = check_checkpoint(
+      folder, manifest,
+      [&](std::int64_t done, std::int64_t all) {
+        const double now = monotonic_seconds();
+        line.update(done, all, fmt::format("{}/s", bytes_text(static_cast<double>(done) / (now - start))), now);
+      },
+      [&](const std::string& note) { warn(note, context); });
   line.finish();
   for (const std::string& problem : problems) context.out << on_one_line(problem) << '\n';
   if (!problems.empty())

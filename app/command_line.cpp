@@ -26,16 +26,39 @@ std::string one_line(std::string text) {
   return text;
 }
 
+// A word without a flag is most often what the command works on.
+std::string flag_of_word(const CLI::App& app, const std::string& word) {
+  const auto takes = [&](const char* flag) {
+    const CLI::Option* const option = app.get_option_no_throw(flag);
+    return option != nullptr && option->count() == 0;
+  };
+  if (word.starts_with('-')) return "";
+  if (takes("--from")) return fmt::format("say --from ckpt {0} or --from hf {0}", for_shell(word));
+  if (takes("--ckpt") && takes("--hf")) return fmt::format("say --ckpt {}", for_shell(word));
+  for (const char* const flag : {"--input", "--prompt", "--data", "--config"})
+    if (takes(flag)) return fmt::format("say {} {}", flag, for_shell(word));
+  return "";
+}
+
 // Told before whatever else is wrong: a misspelt flag is the reason why another one is missing.
 void refuse_extras(const CLI::App& app, const FlagTexts& texts) {
   const std::vector<std::string> extras = app.remaining();
   if (extras.empty()) return;
   std::string remedy = texts.instead ? texts.instead(extras.front(), extras.size() > 1 ? extras[1] : "") : "";
+  if (remedy.empty()) remedy = flag_of_word(app, extras.front());
   if (remedy.empty()) {
     const std::string near = nearest_flag(app, extras.front());
     remedy = near.empty() ? fmt::format("see {} --help", app.get_name()) : fmt::format("did you mean {}?", near);
   }
   throw ConfigError(fmt::format("{}: unknown argument {}; {}", app.get_name(), in_quotes(extras.front()), remedy));
+}
+
+// Where words are missing behind a flag, this says what it takes: " (path=value: ...)".
+std::string what_is_missing(const CLI::App& app, const CLI::ParseError& error) {
+  const std::string what = error.what();
+  const bool is_count = dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr;
+  const CLI::Option* const option = is_count ? app.get_option_no_throw(what.substr(0, what.find(':'))) : nullptr;
+  return option == nullptr ? "" : fmt::format(" ({})", option->get_description());
 }
 
 // Another system's configuration is no broken JSON to its user.
@@ -67,7 +90,8 @@ bool parse_flags(CLI::App& app, const Arguments& arguments, const CommandContext
     throw;
   } catch (const CLI::ParseError& error) {
     refuse_extras(app, texts);
-    throw ConfigError(fmt::format("{}: {}; see {} --help", app.get_name(), one_line(error.what()), app.get_name()));
+    throw ConfigError(fmt::format("{}: {}{}; see {} --help", app.get_name(), one_line(error.what()), what_is_missing(app, error),
+                                  app.get_name()));
   }
   refuse_extras(app, texts);
   return true;
@@ -129,7 +153,7 @@ void in_range(CLI::Option* option, double least, double most) {
 
 void refuse_given(const CLI::App& app, std::initializer_list<const char*> flags, std::string_view why, std::string_view instead) {
   for (const char* const flag : flags)
-    if (app.count(flag) > 0) throw ConfigError(fmt::format("{}: {}; {}, or leave it out", flag, why, instead));
+    if (app.count(flag) > 0) throw ConfigError(fmt::format("{0}: {1}; {2}, or leave {0} out", flag, why, instead));
 }
 
 }  // namespace trident

@@ -108,6 +108,41 @@ void say_what_counts(const PrepareStats& stats, const CommandContext& context) {
         counted(stats.endless, "conversation"));
 }
 
+// The conversations' options, if there are conversations.
+std::optional<ChatOptions> chat_of(const CLI::App& app, const ChatFlags& flags, const TokenizerSource& source, bool no_special) {
+  if (!flags.chat && !flags.preference) {
+    refuse_given(app, {"--template", "--now", "--skip-empty"}, "only conversations and pairs of answers have it",
+                 "give --chat or --preference");
+    return std::nullopt;
+  }
+  refuse_given(app, {"--append-eod", "--plain-special", "--json-key", "--separator-line"},
+               "with --chat the template says where turns end, and messages hold no control tokens", "prepare without --chat");
+  ChatOptions chat = chat_options(flags, source.name_or_path, no_special);
+  if (flags.preference) chat.preferences = true, chat.loss = LossKind::kCompletion;
+  return chat;
+}
+
+void say_prepared(const std::string& output, const Tokenizer& vocabulary, const PrepareOptions& options, const PrepareStats& stats,
+                  const CommandContext& context) {
+  context.out << fmt::format("{}, {} from {} of text in {:.1f} s, {}/s\n", made(output, stats.documents),
+                             counted(stats.tokens, "token"), counted(stats.bytes, "byte"), stats.seconds,
+                             bytes_text(static_cast<double>(stats.bytes) / stats.seconds));
+  const auto are = [](std::int64_t n, std::string_view one, std::string_view several) { return n == 1 ? one : several; };
+  if (stats.empty_documents > 0)
+    context.out << fmt::format("{} {} empty\n", counted(stats.empty_documents, "document"),
+                               are(stats.empty_documents, "is", "are"));
+  if (stats.replaced > 0)
+    context.out << fmt::format("{} {} read as U+FFFD\n", counted(stats.replaced, "ill-formed UTF-8 sequence"),
+                               are(stats.replaced, "was", "were"));
+  if (stats.lone_surrogates > 0)
+    context.out << fmt::format("{} {} read as U+FFFD\n", counted(stats.lone_surrogates, "lone surrogate"),
+                               are(stats.lone_surrogates, "was", "were"));
+  say_what_was_added(vocabulary, options, stats, context);
+  if (options.chat != nullptr) say_what_counts(stats, context);
+  if (stats.bad_lines > 0)
+    context.out << fmt::format("{} {} left out\n", counted(stats.bad_lines, "bad line"), are(stats.bad_lines, "was", "were"));
+}
+
 }  // namespace
 
 void data_prepare_command(const Arguments& arguments, const CommandContext& context) {
@@ -117,7 +152,7 @@ void data_prepare_command(const Arguments& arguments, const CommandContext& cont
   std::optional<std::string> eod;
   TokenizerSource source{.name_or_path = {}, .key = "--tokenizer"};
   PrepareOptions options;
-  bool append_eod = false;
+  bool append_eod = false, no_special = false, plain_special = false, overwrite = false, skip_bad = false;
   app.add_option(
          "--input", inputs,
          "files, also compressed (.gz, .zst); .jsonl and .json hold one JSON object a line, all else is text; a folder is all "
@@ -134,17 +169,14 @@ void data_prepare_command(const Arguments& arguments, const CommandContext& cont
   CLI::Option* const appends =
       app.add_flag("--append-eod", append_eod, "write the tokenizer's end-of-document token after each document that is not empty");
   app.add_option("--eod", eod, "the text of that token, in place of the tokenizer's eos_token")->needs(appends);
-  bool no_special = false, plain_special = false;
   app.add_flag("--no-special", no_special, "leave out what the tokenizer puts around a text, such as <|begin_of_text|>");
   app.add_flag("--plain-special", plain_special, "read control texts such as <|im_end|> as the text they are");
   ChatFlags chat_flags;
   add_chat_flags(app, chat_flags);
-  bool overwrite = false;
   app.add_flag("--overwrite", overwrite, "replace the files of this prefix, all together");
   app.add_option("--max-document-bytes", options.max_document_bytes,
                  "refuse longer documents (lines of JSON, texts): memory takes several times as much")->capture_default_str();
   app.add_option("--max-line", options.max_line_bytes, "refuse longer lines, in bytes")->capture_default_str();
-  bool skip_bad = false;
   std::int64_t most_bad = 1000;
   CLI::Option* const skip =
       app.add_flag("--skip-bad-lines", skip_bad, "leave lines out that are no JSON object with the text; they are counted");
@@ -163,15 +195,8 @@ void data_prepare_command(const Arguments& arguments, const CommandContext& cont
   options.rule = {.specials = plain_special ? Specials::kPlain : Specials::kParsed,
                   .around = no_special ? Around::kLeftOut : Around::kAdded};
   const auto vocabulary = load_tokenizer(source);
-  std::optional<ChatOptions> chat;
-  if (!chat_flags.chat && !chat_flags.preference)
-    refuse_given(app, {"--template", "--now", "--skip-empty"}, "only conversations and pairs of answers have it",
-                 "give --chat or --preference");
-  if (chat_flags.chat || chat_flags.preference) {
-    refuse_given(app, {"--append-eod", "--plain-special", "--json-key", "--separator-line"},
-                 "with --chat the template says where turns end, and messages hold no control tokens", "prepare without --chat");
-    chat = chat_options(chat_flags, source.name_or_path, no_special);
-    if (chat_flags.preference) chat->preferences = true, chat->loss = LossKind::kCompletion;
+  const std::optional<ChatOptions> chat = chat_of(app, chat_flags, source, no_special);
+  if (chat) {
     options.chat = &*chat;
     if (const std::string warning = chat_marks(chat->source, *vocabulary).warning; !warning.empty())
       context.out << fmt::format("warning: {}\n", warning);
@@ -196,23 +221,7 @@ void data_prepare_command(const Arguments& arguments, const CommandContext& cont
                             1e-6 * static_cast<double>(seen.tokens)), now);
   });
   line.finish();
-  context.out << fmt::format("{}, {} from {} of text in {:.1f} s, {}/s\n", made(output, stats.documents),
-                             counted(stats.tokens, "token"), counted(stats.bytes, "byte"), stats.seconds,
-                             bytes_text(static_cast<double>(stats.bytes) / stats.seconds));
-  const auto are = [](std::int64_t n, std::string_view one, std::string_view several) { return n == 1 ? one : several; };
-  if (stats.empty_documents > 0)
-    context.out << fmt::format("{} {} empty\n", counted(stats.empty_documents, "document"),
-                               are(stats.empty_documents, "is", "are"));
-  if (stats.replaced > 0)
-    context.out << fmt::format("{} {} read as U+FFFD\n", counted(stats.replaced, "ill-formed UTF-8 sequence"),
-                               are(stats.replaced, "was", "were"));
-  if (stats.lone_surrogates > 0)
-    context.out << fmt::format("{} {} read as U+FFFD\n", counted(stats.lone_surrogates, "lone surrogate"),
-                               are(stats.lone_surrogates, "was", "were"));
-  say_what_was_added(*vocabulary, options, stats, context);
-  if (options.chat != nullptr) say_what_counts(stats, context);
-  if (stats.bad_lines > 0)
-    context.out << fmt::format("{} {} left out\n", counted(stats.bad_lines, "bad line"), are(stats.bad_lines, "was", "were"));
+  say_prepared(output, *vocabulary, options, stats, context);
 }
 
 void data_merge_command(const Arguments& arguments, const CommandContext& context) {
@@ -230,11 +239,10 @@ void data_merge_command(const Arguments& arguments, const CommandContext& contex
   const double start = monotonic_seconds();
   ProgressLine line(context, "data merge", start);
   const Overwrite replacing = overwrite ? Overwrite::kYes : Overwrite::kNo;
-  const MergeStats stats = merge_datasets(inputs, output, replacing, [&](const MergeProgress& seen) {
+  const MergeStats stats = merge_datasets(inputs, output, replacing, [&](std::int64_t done, std::int64_t all) {
     interruption.check();
     const double now = monotonic_seconds();
-    line.update(seen.bytes_done, seen.bytes_total,
-                fmt::format("{}/s", bytes_text(static_cast<double>(seen.bytes_done) / (now - start))), now);
+    line.update(done, all, fmt::format("{}/s", bytes_text(static_cast<double>(done) / (now - start))), now);
   });
   line.finish();
   context.out << fmt::format("{}, {} from {}\n", made(output, stats.documents), counted(stats.tokens, "token"),

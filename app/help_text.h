@@ -21,7 +21,7 @@ inline constexpr int kExitDifferent = 1;  // of trident ckpt diff, as diff's
 // Every way a process ends, in ascending order; 128 stands for 128 + n. `what_next` is empty where nothing is to be done.
 const std::vector<ExitCodeText>& exit_code_texts();
 
-// Those of every subcommand, of train and supervise, or of what uses a model without training it.
+// kOfTraining: train and supervise can end with it; kOfUse: so can what uses a model without training it.
 enum class ExitCodes { kAll, kOfTraining, kOfUse };
 
 // "Exit codes:" and a line for each.

@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Those that were given, each with its value.
+// Lists the flags that were given, each with its value.
 std::vector<NamedFile> given(const CLI::App& app, std::initializer_list<const char*> flags) {
   std::vector<NamedFile> files;
   for (const char* const flag : flags) {

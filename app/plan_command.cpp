@@ -138,7 +138,8 @@ void plan_search_command(const Arguments& arguments, const CommandContext& conte
   app.add_flag("--json", json, "print one JSON object");
   if (!parse_flags(app, arguments, context, {{}, foreign_flag_hint})) return;
   check_named_files(app, {"--config", "--cluster"}, {"--write", "--html"});
-  if (cluster.empty()) throw ConfigError("--search: for which GPUs? Name a cluster: --cluster h100_sxm_ndr, cpu, or its file");
+  if (cluster.empty())
+    throw ConfigError("trident plan search: --cluster is required; give a name like h100_sxm_ndr, cpu, or the path of a file");
   if (write.empty()) refuse_given(app, {"--rank"}, "no configuration is written", "add --write FILE");
   SearchRequest request{.config = read_config(flags), .gpus = gpus, .keep = static_cast<std::size_t>(best)};
   request.processors = find_processors(cluster);

@@ -20,7 +20,7 @@ namespace trident {
 namespace {
 
 std::string nearest_subcommand(std::string_view name) {
-  std::vector<std::string_view> names;
+  std::vector<std::string_view> names{"--version", "--help"};
   for (const Subcommand& command : subcommands()) names.push_back(command.name);
   const std::string_view near = likely_name(name, names);
   return near.empty() ? "see trident help" : fmt::format("did you mean {}?", near);

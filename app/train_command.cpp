@@ -1,6 +1,7 @@
 // trident train --config FILE [--import FILE ...] [--set path=value ...] [--print-config[=origins]]
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <csignal>
 #include <ostream>
@@ -36,6 +37,10 @@ void check_import(const OptionValues& values, const Import& import) {
       if (JsonValue(reserved.value) == value.value) remedy = fmt::format("{} (--set {}=...)", reserved.remedy, value.path);
     refuse(fmt::format("{}: {} = {}: {}", value.origin, value.path, value_text(value.value), remedy));
   }
+  const auto is_uncounted = [](const ImportedKey& key) { return key.note.find("which no input counts") != std::string::npos; };
+  const auto uncounted = std::ranges::find_if(import.keys, is_uncounted);
+  if (values.at("batch.global").value.is_null() && uncounted != import.keys.end())
+    refuse(fmt::format("{} {}: {}", place_of(uncounted->leaf), said_text(uncounted->leaf), uncounted->note));
   if (!refusals.empty()) throw ConfigError(refusals);
 }
 

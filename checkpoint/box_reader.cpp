@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "core/json_reader.h"
 
@@ -61,7 +62,7 @@ void BoxReader::read_block(std::int64_t block, std::span<std::byte> out) {
   }
   last_ = block;
   file_.read(data_begin_ + begin, out);
-  const Hash128 found = hash128(out), expected = table_->blocks[static_cast<std::size_t>(block)];
+  const Hash128 found = hash128(out), expected = at(table_->blocks, block);
   if (found == expected) return;
   throw DataError(fmt::format("{}: block {} (bytes {} to {} of the file), {}: has the hash {}, its table says {}; {}", file_.path(),
                               block, data_begin_ + begin, data_begin_ + end, tensors_at(*table_, begin, end), to_string(found),

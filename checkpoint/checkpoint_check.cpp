@@ -39,15 +39,14 @@ void check_files(const std::string& folder, const Manifest& manifest) {
   }
 }
 
-std::vector<std::string> check_checkpoint(const std::string& folder, const Manifest& manifest,
-                                          const std::function<void(const CheckProgress&)>& progress,
+std::vector<std::string> check_checkpoint(const std::string& folder, const Manifest& manifest, const OnProgress& progress,
                                           const std::function<void(const std::string& line)>& say) {
   const CheckpointReadLock lock(folder);
   if (say && !lock.note().empty()) say(lock.note());
   std::vector<std::string> problems;
   CheckpointIndex index(manifest);
-  CheckProgress seen;
-  for (const ManifestFile& file : manifest.files) seen.bytes_total += file.bytes;
+  std::int64_t bytes_before = 0, all_bytes = 0;
+  for (const ManifestFile& file : manifest.files) all_bytes += file.bytes;
   bool all_tables = true;
   std::vector<std::byte> block(static_cast<std::size_t>(kBlockBytes));
   for (std::size_t f = 0; f < manifest.files.size(); ++f) {
@@ -61,11 +60,11 @@ std::vector<std::string> check_checkpoint(const std::string& folder, const Manif
         const auto bytes = std::min(reader.table().block_bytes, reader.table().data_bytes() - done);
         reader.read(done, std::span(block).first(static_cast<std::size_t>(bytes)));
         done += bytes;
-        if (progress) progress({seen.bytes_done + done, seen.bytes_total});
+        if (progress) progress(bytes_before + done, all_bytes);
       }
     });
     all_tables = all_tables && has_table;
-    seen.bytes_done += file.bytes;
+    bytes_before += file.bytes;
   }
   if (!folder_exists(folder)) throw DataError(fmt::format("{}: was removed while it was read; read a newer one", folder));
   if (!all_tables) return problems;  // what is missing then is what those files had

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "checkpoint/box_copy.h"
+#include "core/at.h"
 
 namespace trident {
 namespace {
@@ -43,7 +44,7 @@ std::uint64_t content_hash(const TensorBox& box, const std::vector<std::int64_t>
     const std::int64_t column = (first + done) % columns, n = std::min({count - done, columns - column, kHashedAtOnce});
     const std::int64_t element = element_in_tensor(box, shape, (first + done) / columns, column);
     convert_values(values.data() + done * size_of(dtype), dtype, reinterpret_cast<std::byte*>(floats.data()), DType::kF32, n);
-    for (std::int64_t i = 0; i < n; ++i) sum += number_of(element + i, floats[static_cast<std::size_t>(i)]);
+    for (std::int64_t i = 0; i < n; ++i) sum += number_of(element + i, at(floats, i));
     done += n;
   }
   return sum;

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/at.h"
 #include "core/check.h"
 
 namespace trident {
@@ -59,7 +60,7 @@ ManifestFile manifest_file(const SaveFile& file, std::span<const ManifestTensor>
     const std::string_view key = box.key;
     const auto found = index_of.find(key.substr(key.rfind('/') + 1));
     TRIDENT_CHECK(found != index_of.end(), "{} is not a tensor of the model", box.key);
-    const Parts here = cut_parts_of(box.box, tensors[static_cast<std::size_t>(found->second)].shape);
+    const Parts here = cut_parts_of(box.box, at(tensors, found->second).shape);
     Parts& all = parts[found->second];
     all = {std::min(all.begin, here.begin), std::max(all.end, here.end)};
   }

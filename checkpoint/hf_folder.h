@@ -64,7 +64,6 @@ class HfFolder {
   const std::vector<std::string>& files() const { return files_; }  // names in the folder
   std::string path(std::size_t file) const { return folder_ + "/" + files_[file]; }
   const std::vector<HfFileTensor>& tensors() const { return tensors_; }  // file by file, in the order of their values
-  bool has_index() const { return has_index_; }
 
   // Refuses (DataError) file number `file`, opened anew, if its size or its header is not what the constructor read: what stands
   // at a tensor's place is another one then.

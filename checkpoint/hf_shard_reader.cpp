@@ -7,6 +7,7 @@
 
 #include "checkpoint/content_hash.h"
 #include "checkpoint/format/safetensors.h"
+#include "core/at.h"
 #include "core/check.h"
 #include "core/json_reader.h"
 
@@ -50,7 +51,7 @@ void HfShardReader::read_host(const ShardBox& box, std::byte* out, DType dtype, 
     const std::vector<float>& row = mean_row(box.tensor);
     for (std::size_t at = 0; at < bytes.size(); at += sizeof(float)) {
       const std::int64_t element = begin / size_of(DType::kF32) + static_cast<std::int64_t>(at / sizeof(float));
-      std::memcpy(bytes.data() + at, &row[static_cast<std::size_t>(element % shape[1])], sizeof(float));
+      std::memcpy(bytes.data() + at, &trident::at(row, element % shape[1]), sizeof(float));
     }
     count(rows, begin, bytes, DType::kF32);
   });

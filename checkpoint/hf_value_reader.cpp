@@ -7,6 +7,7 @@
 
 #include "checkpoint/box_copy.h"
 #include "core/adapter_spec.h"
+#include "core/at.h"
 #include "core/check.h"
 
 namespace trident {
@@ -20,8 +21,7 @@ std::int64_t elements_of(const HfFileTensor& tensor) { return whole(tensor.shape
 std::vector<float> transposed(const std::vector<float>& matrix, std::int64_t rows, std::int64_t columns) {
   std::vector<float> out(matrix.size());
   for (std::int64_t i = 0; i < rows; ++i)
-    for (std::int64_t j = 0; j < columns; ++j)
-      out[static_cast<std::size_t>(j * rows + i)] = matrix[static_cast<std::size_t>(i * columns + j)];
+    for (std::int64_t j = 0; j < columns; ++j) at(out, j * rows + i) = at(matrix, i * columns + j);
   return out;
 }
 
@@ -50,7 +50,7 @@ void HfValueReader::read(const std::string& name, std::int64_t first, std::span<
     add(merge, first, values);
     for (std::int64_t i = 0; !merge.factor.empty() && i < std::ssize(values); ++i) {
       const std::int64_t output = module->transposed ? (first + i) % merge.columns : (first + i) / merge.columns;
-      values[static_cast<std::size_t>(i)] *= merge.factor[static_cast<std::size_t>(output)];
+      at(values, i) *= at(merge.factor, output);
     }
   }
   std::memcpy(out.data(), values.data(), out.size());
@@ -119,9 +119,9 @@ void HfValueReader::take_factor(Merge& merge) {
     std::vector<float> values = read_unmerged(merge.tensor, first, std::min(kAtOnce, elements - first));
     add(merge, first, values);
     for (std::int64_t i = 0; i < std::ssize(values); ++i) {
-      const std::int64_t at = first + i;
-      const double value = values[static_cast<std::size_t>(i)];
-      squares[static_cast<std::size_t>(merge.module->transposed ? at % merge.columns : at / merge.columns)] += value * value;
+      const std::int64_t place = first + i;
+      const double value = at(values, i);
+      at(squares, merge.module->transposed ? place % merge.columns : place / merge.columns) += value * value;
     }
   }
   for (std::size_t o = 0; o < squares.size(); ++o)
@@ -137,11 +137,11 @@ void HfValueReader::add(const Merge& merge, std::int64_t first, std::span<float>
     const std::int64_t n = std::min(columns - column, std::ssize(values) - done);
     sums.assign(static_cast<std::size_t>(n), 0.0f);
     for (std::int64_t k = 0; k < rank; ++k) {
-      const float left = merge.left[static_cast<std::size_t>(row * rank + k)];
+      const float left = at(merge.left, row * rank + k);
       const float* const right = merge.right.data() + k * columns + column;
-      for (std::int64_t j = 0; j < n; ++j) sums[static_cast<std::size_t>(j)] += left * right[j];
+      for (std::int64_t j = 0; j < n; ++j) at(sums, j) += left * right[j];
     }
-    for (std::int64_t j = 0; j < n; ++j) values[static_cast<std::size_t>(done + j)] += scale * sums[static_cast<std::size_t>(j)];
+    for (std::int64_t j = 0; j < n; ++j) at(values, done + j) += scale * at(sums, j);
     done += n;
   }
 }

@@ -167,10 +167,8 @@ struct Lease::Turn {
   bool renews = false;
   bool ends = false, releases = false;  // asked to end, and to say then that it is done
   bool is_over = false;                 // the thread is done
-  struct Lost {
-    std::optional<LeaseHolder> by;  // nobody: the file is gone, and there is no later turn
-  };
-  std::optional<Lost> lost;
+  bool lost = false;
+  std::optional<LeaseHolder> new_holder;  // nobody: the file is gone, and there is no later turn
 };
 
 // In place, so that a full disk takes it, and flushed, so that other nodes see it. Allocates nothing.
@@ -223,7 +221,8 @@ void Lease::Turn::note_lost() {
   }
   const bool is_anothers = newest && newest->generation >= generation;
   const std::lock_guard lock(mutex);
-  lost = Lost{is_anothers ? std::optional(newest->holder) : std::nullopt};
+  lost = true;
+  if (is_anothers) new_holder = newest->holder;
 }
 
 // ---- taking it -----------------------------------------------------------------------------------------------------------------
@@ -366,7 +365,7 @@ void Lease::check() {
 void Lease::refuse_if_lost() const {
   const std::lock_guard lock(turn_->mutex);
   if (!turn_->lost) return;
-  if (!turn_->lost->by)
+  if (!turn_->new_holder)
     throw StorageError(fmt::format(
         "checkpoint.dir = {}: {}, which says that this run has the folder, was removed: this run ends, and what it has committed "
         "may be gone, too; start it again",
@@ -374,7 +373,7 @@ void Lease::refuse_if_lost() const {
   throw ConfigError(fmt::format(
       "checkpoint.dir = {}: {} has taken the folder over, because this run gave no sign of life or was taken for dead: this run "
       "ends, what it has committed stays; name another folder to run both",
-      directory_, describe(*turn_->lost->by)));
+      directory_, describe(*turn_->new_holder)));
 }
 
 void Lease::withdraw() {

@@ -6,13 +6,11 @@
 #include <cerrno>
 #include <climits>
 #include <csignal>
-#include <cstdint>
 #include <fstream>
-#include <optional>
-#include <sstream>
 #include <utility>
 
 #include "core/host_name.h"
+#include "core/process_status.h"
 
 namespace trident {
 namespace {
@@ -31,26 +29,6 @@ std::string own_pid_namespace() {
   return size > 0 ? std::string(target, static_cast<std::size_t>(size)) : "";
 }
 
-struct ProcessStatus {
-  char state = 0;
-  std::int64_t started = 0;
-};
-
-// Nothing where the kernel shows no such process, to us.
-std::optional<ProcessStatus> status_of(std::int64_t pid) {
-  const std::string line = first_line(fmt::format("/proc/{}/stat", pid).c_str());
-  const std::size_t name_end = line.rfind(')');  // the name may hold anything
-  if (name_end == std::string::npos) return std::nullopt;
-  std::istringstream rest(line.substr(name_end + 1));
-  ProcessStatus status;
-  rest >> status.state;
-  constexpr int kStateField = 3, kStartField = 22;  // proc(5)
-  std::string skipped;
-  for (int field = kStateField + 1; field < kStartField; ++field) rest >> skipped;
-  rest >> status.started;
-  return rest ? std::optional(status) : std::nullopt;
-}
-
 }  // namespace
 
 LeaseHolder this_process(std::string token) {
@@ -60,7 +38,7 @@ LeaseHolder this_process(std::string token) {
   holder.boot = first_line("/proc/sys/kernel/random/boot_id");
   holder.pid_namespace = own_pid_namespace();
   holder.pid = ::getpid();
-  if (const auto status = status_of(holder.pid)) holder.started = status->started;
+  if (const auto status = process_status(holder.pid)) holder.started = status->started;
   return holder;
 }
 
@@ -68,9 +46,8 @@ HolderState state_of(const LeaseHolder& holder, const LeaseHolder& watcher) {
   const bool known = !holder.boot.empty() && !holder.pid_namespace.empty() && holder.pid > 0 && holder.started > 0;
   if (!known || holder.host != watcher.host || holder.pid_namespace != watcher.pid_namespace) return HolderState::kElsewhere;
   if (holder.boot != watcher.boot) return HolderState::kDead;
-  if (const auto status = status_of(holder.pid)) {
-    const bool has_ended = status->state == 'Z' || status->state == 'X';
-    return has_ended || status->started != holder.started ? HolderState::kDead : HolderState::kAlive;
+  if (const auto status = process_status(holder.pid)) {
+    return status->has_ended() || status->started != holder.started ? HolderState::kDead : HolderState::kAlive;
   }
   // /proc may hide processes of others (hidepid); a signal that is none says whether there is one.
   const bool is_gone = ::kill(static_cast<pid_t>(holder.pid), 0) != 0 && errno == ESRCH;

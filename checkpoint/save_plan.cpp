@@ -53,8 +53,8 @@ std::int64_t SavePlan::data_bytes() const {
   return bytes;
 }
 
-SavePlan make_save_plan(std::span<const ShardBox> boxes, std::span<const ShardTensors> tensors, std::span<const std::string> state_names,
-                        std::vector<int> units, SaveContent content, int rank) {
+SavePlan make_save_plan(std::span<const ShardBox> boxes, std::span<const ShardTensors> tensors,
+                        std::span<const std::string> state_names, std::vector<int> units, CheckpointContent content, int rank) {
   SavePlan plan;
   plan.units = std::move(units);
   PlanBuilder builder(plan, rank);
@@ -65,7 +65,7 @@ SavePlan make_save_plan(std::span<const ShardBox> boxes, std::span<const ShardTe
       const ShardTensors& shard = tensors[box.shard];
       const std::size_t k = seen[box.tensor]++;
       builder.add(Folder::kWeights, k, box.tensor, box, shard.weight);
-      if (content == SaveContent::kWeights) continue;
+      if (content == CheckpointContent::kWeights) continue;
       if (shard.weight.dtype() != DType::kF32 && shard.master.data() != nullptr)
         builder.add(Folder::kOptimizer, k, std::string(kMasterPrefix) + box.tensor, box, shard.master);
       for (std::size_t s = 0; s < shard.states.size(); ++s) builder.add(Folder::kOptimizer, k, state_names[s] + "/" + box.tensor, box, shard.states[s]);

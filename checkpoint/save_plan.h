@@ -9,6 +9,7 @@
 
 #include "checkpoint/format/box_file.h"
 #include "checkpoint/shard_boxes.h"
+#include "core/checkpoint_content.h"
 #include "core/tensor_view.h"
 
 namespace trident {
@@ -19,8 +20,6 @@ struct ShardTensors {
   ConstTensorView master;               // f32; the weight itself where that is f32; of nothing: frozen
   std::vector<ConstTensorView> states;  // f32, in the order of their names; empty: nothing updates them
 };
-
-enum class SaveContent : std::uint8_t { kAll, kWeights };  // kWeights: the weights in the compute dtype, nothing else
 
 inline constexpr std::string_view kMasterPrefix = "master/";
 
@@ -51,8 +50,8 @@ struct SavePlan {
 
 // `tensors`: of each shard that `boxes` speak of. `units`: every unit of the boxes, in the order in which they are updated. `rank`
 // names the files.
-SavePlan make_save_plan(std::span<const ShardBox> boxes, std::span<const ShardTensors> tensors, std::span<const std::string> state_names,
-                        std::vector<int> units, SaveContent content, int rank);
+SavePlan make_save_plan(std::span<const ShardBox> boxes, std::span<const ShardTensors> tensors,
+                        std::span<const std::string> state_names, std::vector<int> units, CheckpointContent content, int rank);
 
 // Bytes begin .. begin + out.size() of what `copy` puts into its file; multiples of the element's size. `values`: copy.from's, in host
 // memory.

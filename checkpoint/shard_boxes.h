@@ -43,8 +43,8 @@ struct ShardHolder {
 // All that the shards hold, replicas included: what a rank reads. A head that shares the lookup's memory has none.
 std::vector<ShardBox> boxes_held(std::span<const ParamShard> shards, const ShardHolder& holder);
 
-// Those of them that this rank writes, so that all ranks together write every element of every tensor once: of parameters that data
-// ranks hold alike, an equal slice each; of what tensor ranks hold alike, each piece by the one that has least to write so far.
+// Selects what this rank writes, so that all ranks together write every element of every tensor once. Data ranks that hold a
+// parameter alike write an equal slice each; a piece that tensor ranks hold alike goes to the one that has least to write so far.
 std::vector<ShardBox> boxes_written(std::span<const ParamShard> shards, const ShardHolder& holder);
 
 }  // namespace trident

@@ -8,6 +8,7 @@
 #include "checkpoint/box_tiling.h"
 #include "checkpoint/content_hash.h"
 #include "checkpoint/save_plan.h"
+#include "core/at.h"
 #include "core/check.h"
 
 namespace trident {
@@ -102,7 +103,7 @@ BoxReader& ShardReader::reader_of(std::size_t file) {
 std::string_view ShardReader::exact_prefix(std::string_view tensor) const {
   const bool has_masters = manifest_.complete && manifest_.weights != DType::kF32;
   const std::int64_t t = find(tensor);
-  return has_masters && t >= 0 && !manifest_.tensors[static_cast<std::size_t>(t)].frozen ? kMasterPrefix : std::string_view();
+  return has_masters && t >= 0 && !at(manifest_.tensors, t).frozen ? kMasterPrefix : std::string_view();
 }
 
 void ShardReader::read(std::string_view prefix, const ShardBox& box, const TensorView& shard, const WriteValues& write_values,
@@ -116,7 +117,7 @@ void ShardReader::read_host(std::string_view prefix, const ShardBox& box, std::b
   const std::int64_t tensor = find(box.tensor);
   const std::string key = std::string(prefix) + box.tensor;
   if (tensor < 0) throw DataError(fmt::format("{}: has no tensor {}; it is of another model", folder_, box.tensor));
-  const std::vector<std::int64_t>& shape = manifest_.tensors[static_cast<std::size_t>(tensor)].shape;
+  const std::vector<std::int64_t>& shape = at(manifest_.tensors, tensor).shape;
   if (shape != box.tensor_shape)
     throw DataError(fmt::format("{}: {} is {}, the model has {}; it is of another model", folder_, box.tensor, to_string(whole(shape)), to_string(whole(box.tensor_shape))));
   std::int64_t found = 0;

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "checkpoint/commit.h"
+#include "core/at.h"
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/file_io.h"
@@ -305,7 +306,7 @@ void ShardWriter::write_oldest() {
   const std::int64_t padded = direct_size(block.bytes);
   std::memset(block.memory + block.bytes, 0, static_cast<std::size_t>(padded - block.bytes));
   const std::span<const std::byte> data(block.memory, static_cast<std::size_t>(padded));
-  plan_.files[block.file].table.blocks[static_cast<std::size_t>(block.index)] = hash128(data.first(static_cast<std::size_t>(block.bytes)));
+  at(plan_.files[block.file].table.blocks, block.index) = hash128(data.first(static_cast<std::size_t>(block.bytes)));
   note("writing " + out_[block.file]->path());
   out_[block.file]->write(table_bytes_[block.file] + block.index * kBlockBytes, data);
   free_slots_.push_back(block.memory);

@@ -1,4 +1,4 @@
-// Indexing by what counts and kinds are: signed integers and enumerators.
+// Indexing by signed integers and by enumerators.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 
 namespace trident {
 
-// values[index], which must be within `values`.
+// values[index], which must be within `values`; sanitized builds check it (_GLIBCXX_ASSERTIONS).
 template <class Values, class Index>
   requires std::is_integral_v<Index> || std::is_enum_v<Index>
 constexpr decltype(auto) at(Values&& values, Index index) {

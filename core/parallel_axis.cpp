@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "core/at.h"
+
 namespace trident {
 
 std::string_view to_string(Axis axis) {
@@ -24,9 +26,8 @@ std::optional<AxisOrder> parse_axis_order(std::string_view text) {
     const std::size_t dash = text.find('-');
     const bool last = i + 1 == kNumAxes;
     const auto axis = std::ranges::find(kMegatronOrder, text.substr(0, dash), [](Axis a) { return to_string(a); });
-    if (axis == kMegatronOrder.end() || seen[static_cast<std::size_t>(*axis)] || last != (dash == std::string_view::npos))
-      return std::nullopt;
-    seen[static_cast<std::size_t>(*axis)] = true;
+    if (axis == kMegatronOrder.end() || at(seen, *axis) || last != (dash == std::string_view::npos)) return std::nullopt;
+    at(seen, *axis) = true;
     order[i] = *axis;
     if (!last) text.remove_prefix(dash + 1);
   }

@@ -46,25 +46,6 @@ PhiloxKey dropout_key(std::uint64_t seed, std::int64_t step, int unit, int place
 // Uniform in (0, 1]: 24 bits, never 0 (safe under log).
 constexpr float uniform_from_bits(std::uint32_t bits) { return static_cast<float>((bits >> 8) + 1) * 0x1p-24f; }
 
-// Standard normal numbers under `key`: number `index` is Box-Muller on the words of counter index/4, computed in double so that
-// every machine gets the same float to the last bit but libm's own rounding. Cheap where indices follow one another: a counter
-// makes four of them, and the last four are kept.
-class Normals {
- public:
-  explicit Normals(PhiloxKey key) : key_(key) {}
-  float at(std::uint64_t index) {
-    if (index / 4 != block_) draw(index / 4);
-    return values_[index % 4];
-  }
-
- private:
-  void draw(std::uint64_t block);
-
-  PhiloxKey key_;
-  std::uint64_t block_ = ~std::uint64_t{0};
-  std::array<float, 4> values_{};
-};
-
 // Uniform in (0,1] number `index` under `key` (word index%4 of counter index/4); `stream` fills the upper counter words.
 constexpr float uniform_at(PhiloxKey key, std::uint64_t index, std::uint64_t stream = 0) {
   const std::uint64_t block = index / 4;

@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <string>
 
+#include "core/at.h"
 #include "core/check.h"
 
 namespace trident {
@@ -19,7 +20,7 @@ class Shape {
     TRIDENT_CHECK(extents.size() <= kMaxRank, "shapes have at most {} extents", kMaxRank);
     for (const std::int64_t e : extents) {
       TRIDENT_CHECK(e >= 0, "negative extent {}", e);
-      extents_[static_cast<std::size_t>(rank_++)] = e;
+      at(extents_, rank_++) = e;
     }
   }
 
@@ -28,11 +29,11 @@ class Shape {
   std::int64_t operator[](int dim) const {
     const int d = dim < 0 ? dim + rank_ : dim;
     TRIDENT_CHECK(d >= 0 && d < rank_, "dimension {} of a shape of rank {}", dim, rank_);
-    return extents_[static_cast<std::size_t>(d)];
+    return at(extents_, d);
   }
   std::int64_t num_elements() const {
     std::int64_t n = 1;
-    for (int d = 0; d < rank_; ++d) n *= extents_[static_cast<std::size_t>(d)];
+    for (int d = 0; d < rank_; ++d) n *= at(extents_, d);
     return n;
   }
   bool operator==(const Shape&) const = default;

@@ -19,7 +19,7 @@ struct DatasetSummary {
   // The token whose place at the ends of documents was counted, and how many documents it ends.
   std::optional<std::int64_t> end_token;
   std::int64_t documents_with_end_token = 0;
-  // Of a mask: the tokens that count as targets, and the documents with text that have none of them.
+  // A mask says which tokens count as targets; documents with text may have none.
   std::int64_t counted_tokens = 0, documents_without_counted = 0;
 
   // Every document that is not empty ends in end_token.

@@ -120,17 +120,15 @@ void append_merged_index(AtomicFile& idx, std::span<const IndexedDataset> datase
 }
 
 MergeStats merge_datasets(const std::vector<std::string>& inputs, const std::string& output, Overwrite overwrite,
-                          const std::function<void(const MergeProgress&)>& progress) {
+                          const OnProgress& progress) {
   const auto [datasets, origin] = open_inputs(inputs, output);
   MergeStats stats;
-  MergeProgress done;
   for (const IndexedDataset& dataset : datasets) {
     stats.documents += dataset.num_documents();
     stats.sequences += dataset.num_sequences();
     stats.tokens += dataset.num_tokens();
-    done.bytes_total += dataset.bin().size();
+    stats.bytes += dataset.bin().size();
   }
-  stats.bytes = done.bytes_total;
 
   const bool masked = std::ranges::any_of(datasets, [](const IndexedDataset& dataset) { return dataset.mask() != nullptr; });
   DatasetOutput files(output, overwrite, masked ? WithMask::kYes : WithMask::kNo);
@@ -139,8 +137,7 @@ MergeStats merge_datasets(const std::vector<std::string>& inputs, const std::str
     for (std::int64_t at = 0, size = dataset.bin().size(); at < size; at += kCopiedAtOnce) {
       const std::int64_t bytes = std::min(kCopiedAtOnce, size - at);
       files.bin().append({blocks.bytes_at(at, bytes), static_cast<std::size_t>(bytes)});
-      done.bytes_done = files.bin().size();
-      if (progress) progress(done);
+      if (progress) progress(files.bin().size(), stats.bytes);
     }
   }
   append_merged_index(files.idx(), datasets);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/file_io.h"
+#include "core/on_progress.h"
 #include "data/dataset_output.h"
 #include "data/indexed_dataset.h"
 
@@ -20,17 +21,13 @@ struct MergeStats {
   std::optional<std::int64_t> counted = {};  // tokens that count as targets, where the output has a mask
 };
 
-struct MergeProgress {
-  std::int64_t bytes_done = 0, bytes_total = 0;  // of .bin
-};
-
 // Writes OUTPUT.bin and OUTPUT.idx, byte for byte what Megatron-LM's merge_datasets.py makes of the inputs in this order, and
 // OUTPUT.mask where an input has one: every token of an input without counts. Streams: memory does not grow with the data. Errors
 // leave no output: DataError (an input that cannot be read, or two that store their tokens in different types or were made by
 // different tokenizers), ConfigError (no input, or the output is an input), and those of DatasetOutput. The record names the
-// inputs' sources, and their tokenizer if all of them have one. `progress` is called about once per 16 MB.
+// inputs' sources, and their tokenizer if all of them have one. `progress` counts bytes of .bin and is called about once per 16 MB.
 MergeStats merge_datasets(const std::vector<std::string>& inputs, const std::string& output, Overwrite overwrite,
-                          const std::function<void(const MergeProgress&)>& progress = {});
+                          const OnProgress& progress = {});
 
 // Inputs of one output, opened.
 struct InputDatasets {

@@ -65,7 +65,7 @@ std::int64_t SampleOrder::sample_at(std::int64_t position) const {
   return static_cast<std::int64_t>(x);
 }
 
-std::array<DocumentRange, 3> split_documents(const std::string& split, std::int64_t num_documents) {
+std::array<IndexRange, 3> split_documents(const std::string& split, std::int64_t num_documents) {
   std::array<double, 3> shares{};
   std::size_t count = 0;
   double sum = 0;
@@ -81,7 +81,7 @@ std::array<DocumentRange, 3> split_documents(const std::string& split, std::int6
   }
   if (!(sum > 0) || !std::isfinite(sum)) refuse_split(split, "the shares add up to nothing");
 
-  std::array<DocumentRange, 3> ranges;
+  std::array<IndexRange, 3> ranges;
   double cumulative = 0;
   std::int64_t begin = 0;
   for (std::size_t i = 0; i < ranges.size(); ++i) {

@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <string>
 
+#include "core/index_range.h"
+
 namespace trident {
 
 enum class Shuffle : std::uint8_t { kInOrder, kPerEpoch };
@@ -56,12 +58,8 @@ class SampleOrder {
   int half_bits_;
 };
 
-struct DocumentRange {
-  std::int64_t begin = 0, end = 0;
-};
-
 // "969,30,1": train, valid, test as shares of the documents, one to three non-negative numbers. Boundaries are cumulative shares
 // times the number of documents, rounded half to even (Megatron-LM). Other text: ConfigError for data.split.
-std::array<DocumentRange, 3> split_documents(const std::string& split, std::int64_t num_documents);
+std::array<IndexRange, 3> split_documents(const std::string& split, std::int64_t num_documents);
 
 }  // namespace trident

@@ -27,7 +27,7 @@ TokenSource whole(const std::string& path, double weight, const ReadAt& read_at,
           .remedies = {}};
 }
 
-TokenSource part(const TokenSource& source, DocumentRange documents, const std::string& name) {
+TokenSource part(const TokenSource& source, IndexRange documents, const std::string& name) {
   TokenSource result = source;
   const std::int64_t begin = source.dataset->document_begin(documents.begin), end = source.dataset->document_begin(documents.end);
   if (end < begin) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/document_boundaries.h"
+#include "core/weighted_path.h"
 #include "data/indexed_dataset.h"
 #include "data/sample_order.h"
 
@@ -22,7 +23,7 @@ struct TokenSource {
   double weight = 1.0;
   std::string label;  // for messages: the prefix, and which part of data.split this is
   SampleKind samples = SampleKind::kStream;
-  DocumentRange documents = {};  // that these tokens are
+  IndexRange documents = {};                 // that these tokens are
   std::optional<std::int64_t> targets = {};  // that count, where packs were looked at: look_at_packs()
   std::string remedies;  // where it has less than a sample: what helps besides a shorter sequence and more text, ", or ..."
 
@@ -38,11 +39,6 @@ std::int64_t samples_of(std::span<const TokenSource> sources, std::int64_t seque
 // Returns how many targets count.
 std::int64_t look_at_packs(const TokenSource& source, std::int64_t sequence);
 [[noreturn]] void refuse_long_pack(const TokenSource& source, std::int64_t document, std::int64_t tokens, std::int64_t sequence);
-
-struct WeightedPath {
-  std::string path;  // prefix of .bin and .idx
-  double weight = 1.0;
-};
 
 struct TokenSources {
   std::vector<TokenSource> train;

@@ -1,7 +1,7 @@
 // The operations within layers as values: contract, operands, how they are used, and the row kernel that does it.
 // device/operations.h has the others, device/ops.h the letters and rules of all.
 //
-// What looks at operations in general (checks, metering, backends) is written once against
+// Checks, metering and backends look at all operations through
 // - kName: its name in profiles and messages, and the kind of work;
 // - fields(f): calls f with every operand;
 // - check(), where operands must fit together in ways that fields() does not say: InternalError;

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "core/at.h"
 #include "model/cached_step.h"
 #include "model/declare.h"
 #include "model/model_constants.h"
@@ -250,15 +251,15 @@ void Attention::recompute_core(LayerPass& p) const {
 }
 
 void Attention::attend_cached(LayerPass& p, const CachedStep& step) const {
-  const LayerCache& cache = step.caches[static_cast<std::size_t>(p.unit)];
+  const LayerCache& cache = at(step.caches, p.unit);
   const TensorView q = p[q_.saved], k = p[k_.saved], v = p[v_.saved];
   const TensorView out = p.save(out_, q.dtype(), output_shape(p));
   const TensorView lse = p.save(lse_, DType::kF32, {p.geometry.micro_batch, q_.count, p.geometry.sequence});
   const bool windowed = slides_ && step.window.capacity > 0;
   const CachePlaces& places = windowed ? step.window : step.all;
   for (std::int64_t b = 0; b < p.geometry.micro_batch; ++b) {
-    const std::int64_t first = places.first[static_cast<std::size_t>(b)], count = step.count[static_cast<std::size_t>(b)];
-    const std::int64_t moved = places.moved.empty() ? 0 : places.moved[static_cast<std::size_t>(b)];
+    const std::int64_t first = at(places.first, b), count = at(step.count, b);
+    const std::int64_t moved = places.moved.empty() ? 0 : at(places.moved, b);
     TRIDENT_CHECK(first >= 0 && count >= 1 && count <= p.geometry.sequence && first + count <= places.capacity,
                   "tokens {}+{} in a pass of {} rows over a cache of {}", first, count, p.geometry.sequence, places.capacity);
     for (std::int64_t head = 0; head < k_.count; ++head) {

@@ -21,7 +21,7 @@ class Dropout {
   // out T[S',B,H] = x with its mask, scaled; a copy where there is no dropout. out may be x. The same call on a gradient is the
   // backward.
   void apply(LayerPass& p, TensorView out, ConstTensorView x) const;
-  // Of y T[S',B,H], which still lacks these: what it lacks after its mask.
+  // y T[S',B,H] still lacks `lacking`; returns what it lacks after its mask.
   op::Summands apply_before(LayerPass& p, TensorView y, const op::Summands& lacking) const;
 
  private:

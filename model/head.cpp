@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 
+#include "core/at.h"
 #include "model/cached_step.h"
 #include "model/config/param_names.h"
 #include "model/declare.h"
@@ -33,7 +34,7 @@ void Head::last_logits(LayerPass& p, ConstTensorView x, const CachedStep& step) 
   const TensorView last = p.scratch(x.dtype(), {B, H});
   const TensorView normed = p.save(normed_, x.dtype(), {B, H});
   for (std::int64_t b = 0; b < B; ++b) {
-    const std::int64_t row = (step.count[static_cast<std::size_t>(b)] - 1) * B + b;
+    const std::int64_t row = (at(step.count, b) - 1) * B + b;
     p.run(op::Convert{.out = last.rows(b, 1), .x = x.range(row * H, H).reshape({1, H})});
   }
   norm_.forward(p, normed, last);

@@ -66,7 +66,6 @@ class CachedStage {
 
   // f32 [1 or slots, padded V/t] after such a pass, on the last stage; on the compute stream.
   ConstTensorView logits() const { return logits_; }
-  bool is_first_stage() const { return context_.coordinates().pipeline == 0; }
   bool is_last_stage() const { return context_.coordinates().pipeline == context_.grid().degrees().pipeline - 1; }
   double logit_softcap() const { return model_.logit_softcap; }  // not yet applied to logits()
   // Bytes of keys and values for one position, in all layers.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "core/clock.h"
 #include "device/no_allocation.h"
@@ -36,7 +37,7 @@ void Executor::run(const StepProgram& program, std::vector<InstructionTimes>& ti
   start_ = monotonic_seconds(), cpu_ = thread_cpu_seconds(), waited_ = device_.waited_seconds();
   for (std::size_t i = 0; i < program.instructions.size(); ++i) {
     const Instruction& instruction = program.instructions[i];
-    const Handler& handler = handlers_[static_cast<std::size_t>(instruction.kind)];
+    const Handler& handler = at(handlers_, instruction.kind);
     const RangeScope range(ranges, names != nullptr ? (*names)[i].c_str() : nullptr);
     try {
       TRIDENT_CHECK(handler != nullptr, "no handler is bound for {}", to_string(instruction));

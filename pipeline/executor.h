@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "core/at.h"
 #include "device/device.h"
 #include "pipeline/schedule/step_program.h"
 
@@ -28,7 +29,7 @@ class Executor {
 
   explicit Executor(Device& device) : device_(device) {}
 
-  void bind(InstructionKind kind, Handler handler) { handlers_[static_cast<std::size_t>(kind)] = std::move(handler); }
+  void bind(InstructionKind kind, Handler handler) { at(handlers_, kind) = std::move(handler); }
 
   // Every instruction in order. An error is rethrown with the instruction and its neighbours in the program added to the message.
   // times: one per instruction, overwritten; resized on a program's first run. `program` lives as long as this: where the device

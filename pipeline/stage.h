@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "core/at.h"
 #include "model/config/model_config.h"
 #include "model/layer.h"
 #include "model/model_constants.h"
@@ -91,7 +92,7 @@ class Stage {
     std::vector<TensorView> views;  // u8
     // The offset of what lies behind everything that was added before.
     std::int64_t add(std::int64_t more);
-    TensorView at(int slot) const { return views[static_cast<std::size_t>(slot)]; }
+    TensorView at(int slot) const { return trident::at(views, slot); }
   };
   struct Chunk {  // a virtual stage
     int virtual_stage = 0;

@@ -22,12 +22,12 @@ double logarithm(double value, AxisScale scale) { return scale == AxisScale::kLo
 
 }  // namespace
 
-AxisRange axis_range(const std::vector<double>& values, AxisScale scale) {
+NumberRange axis_range(const std::vector<double>& values, AxisScale scale) {
   const bool logarithmic = scale != AxisScale::kLinear;
   std::vector<double> used;
   for (const double value : values)
     if (std::isfinite(value) && (!logarithmic || value > 0)) used.push_back(value);
-  if (used.empty()) return logarithmic ? AxisRange{1, 10} : AxisRange{0, 1};
+  if (used.empty()) return logarithmic ? NumberRange{1, 10} : NumberRange{0, 1};
   const auto [least, most] = std::minmax_element(used.begin(), used.end());
   double low = *least, high = *most;
   if (logarithmic) {
@@ -45,7 +45,7 @@ AxisRange axis_range(const std::vector<double>& values, AxisScale scale) {
   return {step * std::floor(low / step + 1e-9), step * std::ceil(high / step - 1e-9)};
 }
 
-std::vector<double> axis_ticks(const AxisRange& range, AxisScale scale, int most) {
+std::vector<double> axis_ticks(const NumberRange& range, AxisScale scale, int most) {
   std::vector<double> ticks;
   if (scale == AxisScale::kLinear) {
     const double step = round_step(range.high - range.low, most);
@@ -59,7 +59,7 @@ std::vector<double> axis_ticks(const AxisRange& range, AxisScale scale, int most
   return ticks;
 }
 
-double axis_position(double value, const AxisRange& range, AxisScale scale) {
+double axis_position(double value, const NumberRange& range, AxisScale scale) {
   if (scale == AxisScale::kLinear) return (value - range.low) / (range.high - range.low);
   return std::log(value / range.low) / std::log(range.high / range.low);
 }

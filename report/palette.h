@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace trident {
@@ -42,5 +43,11 @@ inline constexpr std::array<HueColors, kNumHues> kHueColors = {{{"#3f7fe0", "#4c
 
 // The n-th of things that have no colour of their own.
 constexpr Hue hue_of(std::size_t n) { return static_cast<Hue>(n % kNumHues); }
+
+// A name that a legend explains.
+struct LegendKey {
+  std::string name;
+  Hue hue = Hue::kBlue;
+};
 
 }  // namespace trident

@@ -37,10 +37,6 @@ struct LinePlot {
 };
 
 struct StackedBars {
-  struct Part {
-    std::string name;
-    Hue hue = Hue::kBlue;
-  };
   struct Bar {
     std::string name;
     std::vector<double> values;  // >= 0, by part
@@ -50,7 +46,7 @@ struct StackedBars {
     return bar.all ? *bar.all : std::accumulate(bar.values.begin(), bar.values.end(), 0.0);
   }
   std::string title, unit;
-  std::vector<Part> parts;
+  std::vector<LegendKey> parts;
   std::vector<Bar> bars;
   std::optional<double> limit = {};  // what a bar should not exceed
   std::string limit_name = {};

@@ -153,7 +153,7 @@ class PageWriter {
   void add(const StackedBars& bars) {
     title(bars.title);
     body_ += "<ul class=\"legend\">";
-    for (const StackedBars::Part& part : bars.parts)
+    for (const LegendKey& part : bars.parts)
       body_ +=
           fmt::format("<li><i style=\"background:var(--c{})\"></i>{}</li>", static_cast<int>(part.hue), html_escaped(part.name));
     body_ += "</ul>\n<div class=\"bars\">\n";

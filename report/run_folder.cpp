@@ -170,12 +170,18 @@ class FolderReader {
   RunFolder folder_;
 };
 
+bool is_run(const std::string& path) {
+  return file_exists(path + "/config.resolved.json") || file_exists(fmt::format("{}/{}", path, kMetrics));
+}
+
 // A path may be any, and a run of any name: what is no run's folder is refused.
 void check_is_run(const std::string& path) {
   check_may_read(path);
-  if (!file_exists(path + "/config.resolved.json") && !file_exists(fmt::format("{}/{}", path, kMetrics)))
-    throw DataError(fmt::format(
-        "{}: is no run's folder: it has neither config.resolved.json nor metrics.jsonl; give the run.dir of a run", path));
+  if (is_run(path)) return;
+  const std::string above = std::filesystem::path(path + "/.").lexically_normal().parent_path().parent_path().string();
+  throw DataError(fmt::format(
+      "{}: is no run's folder: it has neither config.resolved.json nor metrics.jsonl; give {}", path,
+      !above.empty() && is_run(above) ? fmt::format("the folder that it is in, {}", above) : "the run.dir of a run"));
 }
 
 std::string name_of(const std::string& path) {

@@ -119,16 +119,20 @@ ReportSection runs_section(const std::vector<RunFolder>& runs) {
           std::isfinite(mfu) ? fmt::format("{} MFU, last logged step", percent_text(mfu)) : "last logged step");
     }
     if (!numbers.numbers.empty()) section.blocks.emplace_back(std::move(numbers));
-    section.blocks.emplace_back(BulletList{{fmt::format("State: {}", state_text(run)), fmt::format("Folder: {}", run.path)}});
+    BulletList facts{{fmt::format("State: {}", state_text(run)), fmt::format("Folder: {}", run.path)}};
+    if (const JsonValue* const start = last_start(run))
+      facts.items.push_back(fmt::format("Last start: {}: {}", time_text(*start, "time"), joined(start->find("command"), " ")));
+    section.blocks.emplace_back(std::move(facts));
   } else {
     Table table{"", {{"run", true}, {"state", true}, {"training loss"}, {"validation loss"}, {"tokens/s"}}};
     for (const RunFolder& run : runs) {
-      const auto last = [](const std::vector<JsonValue>& records, std::string_view key, const char* format) {
-        const double value = records.empty() ? kNone : number(records.back(), key);
-        return std::isfinite(value) ? fmt::format(fmt::runtime(format), value) : "";
+      const auto last = [](const std::vector<JsonValue>& records, std::string_view key) {
+        return records.empty() ? kNone : number(records.back(), key);
       };
-      table.rows.push_back({run.name, state_text(run), last(run.metrics, "loss", "{:.4f}"), last(run.evals, "valid_loss", "{:.4f}"),
-                            last(run.metrics, "tokens_per_s", "{:.0f}")});
+      const auto loss = [](double value) { return std::isfinite(value) ? fmt::format("{:.4f}", value) : ""; };
+      const double speed = last(run.metrics, "tokens_per_s");
+      table.rows.push_back({run.name, state_text(run), loss(last(run.metrics, "loss")), loss(last(run.evals, "valid_loss")),
+                            std::isfinite(speed) ? rounded_text(speed) : ""});
     }
     section.blocks.emplace_back(std::move(table));
   }
@@ -440,9 +444,11 @@ ReportPage run_page(const std::vector<RunFolder>& runs) {
     page.title += fmt::format("{}{}", !page.title.empty() ? ", " : runs.size() == 1 ? "Run " : "Runs ", run.name);
   page.title = beginning_of(page.title, 3 * kMostNameBytes);
   page.subtitle = runs.size() == 1 ? layout_text(runs.front()) : fmt::format("{} runs beside each other", runs.size());
-  std::vector<ReportSection> sections{runs_section(runs), curves_section(runs)};
+  std::vector<ReportSection> sections{runs_section(runs)};
+  if (runs.size() > 1) sections.push_back(configuration_section(runs));  // who compares asks first in what runs differ
+  sections.push_back(curves_section(runs));
   for (const RunFolder& run : runs) add_run(run, runs.size() == 1 ? "" : fmt::format(": {}", run.name), sections);
-  sections.push_back(configuration_section(runs));
+  if (runs.size() == 1) sections.push_back(configuration_section(runs));
   for (ReportSection& section : sections) {
     if (section.blocks.empty()) continue;
     for (ReportBlock& block : section.blocks) std::visit([](auto& it) { bound(it); }, block);

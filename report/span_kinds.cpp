@@ -4,9 +4,11 @@
 #include <utility>
 #include <vector>
 
+#include "core/at.h"
+
 namespace trident {
 
-std::array<Timeline::Kind, kNumSpanKinds> span_kinds() {
+std::array<LegendKey, kNumSpanKinds> span_kinds() {
   return {{{"forward", Hue::kBlue},
            {"forward, odd chunks", Hue::kLightBlue},
            {"backward", Hue::kGreen},
@@ -23,15 +25,15 @@ std::array<Timeline::Kind, kNumSpanKinds> span_kinds() {
 void leave_out_unused(Timeline& timeline) {
   std::vector<std::int32_t> number(timeline.kinds.size(), -1);
   for (const TimelineRow& row : timeline.rows)
-    for (const TimelineSpan& span : row.spans) number[static_cast<std::size_t>(span.kind)] = 0;
-  std::vector<Timeline::Kind> kinds;
+    for (const TimelineSpan& span : row.spans) at(number, span.kind) = 0;
+  std::vector<LegendKey> kinds;
   for (std::size_t kind = 0; kind < number.size(); ++kind) {
     if (number[kind] < 0) continue;
     number[kind] = static_cast<std::int32_t>(kinds.size());
     kinds.push_back(timeline.kinds[kind]);
   }
   for (TimelineRow& row : timeline.rows)
-    for (TimelineSpan& span : row.spans) span.kind = number[static_cast<std::size_t>(span.kind)];
+    for (TimelineSpan& span : row.spans) span.kind = at(number, span.kind);
   timeline.kinds = std::move(kinds);
 }
 

@@ -26,7 +26,7 @@ inline constexpr std::size_t kNumSpanKinds = 11;
 
 // All of them, for Timeline::kinds with spans whose kind is a SpanKind; leave_out_unused() then takes those away that no span is
 // of.
-std::array<Timeline::Kind, kNumSpanKinds> span_kinds();
+std::array<LegendKey, kNumSpanKinds> span_kinds();
 
 // Kinds that no span has go, and spans are numbered anew.
 void leave_out_unused(Timeline& timeline);

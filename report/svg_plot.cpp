@@ -53,13 +53,9 @@ class Document {
   void add(std::string_view markup) { body_ += markup; }
 
   // Coloured squares with names from `top` on, as many to a line as fit. Returns where the next line would be.
-  struct Key {
-    std::string_view name;
-    Hue hue;
-  };
-  double legend(const std::vector<Key>& keys, double left, double top) {
+  double legend(const std::vector<LegendKey>& keys, double left, double top) {
     double x = left;
-    for (const Key& key : keys) {
+    for (const LegendKey& key : keys) {
       const double width = 17 + kCharWidth * static_cast<double>(key.name.size()) + 14;
       if (x > left && x + width > kWidth - kRight) x = left, top += kLegendLine;
       rect(x, top - 10, 12, 12, key.hue);
@@ -151,7 +147,7 @@ class PlotArea {
  private:
   const LinePlot& plot_;
   double top_;
-  AxisRange x_, y_;
+  NumberRange x_, y_;
 };
 
 }  // namespace
@@ -159,7 +155,7 @@ class PlotArea {
 std::string line_plot_svg(const LinePlot& plot) {
   Document page;
   page.text(kLeft, 28, "title", plot.title);
-  std::vector<Document::Key> keys;
+  std::vector<LegendKey> keys;
   for (const PlotLine& line : plot.lines) {
     TRIDENT_CHECK(!line.name.empty(), "a line of plot {} has no name", in_quotes(plot.title));
     keys.push_back({line.name, line.hue});
@@ -179,9 +175,7 @@ std::string stacked_bars_svg(const StackedBars& bars) {
   constexpr double kBar = 22, kPitch = 32, kTotal = 76;
   Document page;
   page.text(20, 28, "title", bars.title);
-  std::vector<Document::Key> keys;
-  for (const StackedBars::Part& part : bars.parts) keys.push_back({part.name, part.hue});
-  double top = page.legend(keys, 20, kTop + 8) + 4;
+  double top = page.legend(bars.parts, 20, kTop + 8) + 4;
   double longest = bars.limit.value_or(0), names = 0;
   for (const StackedBars::Bar& bar : bars.bars) {
     TRIDENT_CHECK(bar.values.size() == bars.parts.size(), "{} values of {} parts", bar.values.size(), bars.parts.size());

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/at.h"
 #include "core/json_reader.h"
 #include "core/printable.h"
 #include "report/markup.h"
@@ -47,13 +48,13 @@ std::string timeline_json(const Timeline& timeline) {
       const auto [found, is_new] = numbers.try_emplace(span.what, numbers.size());
       if (is_new) texts.emplace_back(on_one_line(span.what));
       const std::int64_t from = nanoseconds(span.start), to = nanoseconds(span.end);
-      lanes[static_cast<std::size_t>(span.lane)].add(from, to - from, span.kind, found->second, span.number);
+      at(lanes, span.lane).add(from, to - from, span.kind, found->second, span.number);
       end = std::max(end, to);
     }
     rows += fmt::format("{}{{\"name\":{},\"lanes\":[{},{}]}}", rows.empty() ? "" : ",",
                         script_json(JsonValue(on_one_line(row.name))), lanes[0].json(), lanes[1].json());
   }
-  for (const Timeline::Kind& kind : timeline.kinds)
+  for (const LegendKey& kind : timeline.kinds)
     kinds.emplace_back(JsonValue::Array{JsonValue(on_one_line(kind.name)), JsonValue(static_cast<int>(kind.hue))});
   return fmt::format("{{\"title\":{},\"end\":{},\"kinds\":{},\"what\":{},\"rows\":[{}]}}",
                      script_json(JsonValue(on_one_line(timeline.title))), end, script_json(JsonValue(std::move(kinds))),

@@ -30,12 +30,8 @@ struct TimelineRow {
 };
 
 struct Timeline {
-  struct Kind {
-    std::string name;
-    Hue hue = Hue::kBlue;
-  };
   std::string title;
-  std::vector<Kind> kinds;
+  std::vector<LegendKey> kinds;
   std::vector<TimelineRow> rows;
 };
 

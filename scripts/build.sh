@@ -27,3 +27,5 @@ cmake --preset "$preset" "${new[@]}" >"$log" 2>&1 || {
   exit 1
 }
 cmake --build "build/$preset" --parallel "$(nproc)" ${2:+--target "${@:2}"}
+[[ -n ${2-} && " ${*:2} " != *" trident "* ]] ||
+  echo "built build/$preset/bin/trident; so that a shell finds it: export PATH=$PWD/build/$preset/bin:\$PATH"

@@ -11,12 +11,11 @@ namespace trident {
 namespace {
 
 std::string degrees_text(const ParallelConfig& parallel) {
-  return fmt::format("{}DP x {}PP x {}TP", parallel.data.ranks.value(), parallel.pipeline, parallel.tensor);
+  return fmt::format("{}DP x {}PP x {}TP", parallel.data.value(), parallel.pipeline, parallel.tensor);
 }
 
 ElasticLayout planned(const TrainConfig& config, const ModelConfig& model) {
-  if (!config.parallel.data.ranks)
-    throw ConfigError("parallel.data = \"auto\": how many ranks these are must be known; give the degree");
+  if (!config.parallel.data) throw ConfigError("parallel.data = \"auto\": how many ranks these are must be known; give the degree");
   const auto ranks = checked_cast<int>(ranks_of(config.parallel));
   make_run_plan(config, model, ranks, kAnyMachine);
   return {degrees_text(config.parallel), "", ranks};

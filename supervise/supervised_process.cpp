@@ -14,12 +14,12 @@
 #include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <sstream>
 #include <system_error>
 
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/json_reader.h"
+#include "core/process_status.h"
 
 namespace trident {
 namespace {
@@ -54,7 +54,7 @@ std::vector<pid_t> children_in(const std::string& list) {
   return found;
 }
 
-// The sum over all threads of the process.
+// The children of all its threads.
 std::vector<pid_t> children_of(pid_t process) {
   std::vector<pid_t> found;
   std::error_code gone;
@@ -62,27 +62,6 @@ std::vector<pid_t> children_of(pid_t process) {
        at.increment(gone))
     for (const pid_t child : children_in(at->path() / "children")) found.push_back(child);
   return found;
-}
-
-struct ProcessState {
-  char letter = 'Z';  // as ps shows it; gone is as good as dead
-  std::int64_t ticks = 0;
-};
-ProcessState state_of(pid_t process) {
-  std::ifstream file(fmt::format("/proc/{}/stat", process));
-  std::string text;
-  std::getline(file, text);
-  const std::size_t name_end = text.rfind(") ");  // a name may have anything in it
-  if (name_end == std::string::npos) return {};
-  std::istringstream fields(text.substr(name_end + 2));
-  ProcessState state;
-  fields >> state.letter;
-  std::int64_t user = 0, system = 0;
-  std::string skipped;
-  for (int i = 0; i < 10; ++i) fields >> skipped;
-  fields >> user >> system;
-  state.ticks = user + system;
-  return state;
 }
 
 }  // namespace
@@ -184,11 +163,12 @@ bool SupervisedProcess::has_left_some() {
 std::optional<std::int64_t> SupervisedProcess::ticks_beside_the_dead() const {
   const std::vector<pid_t> children = children_of(process_);
   const auto lives = [](pid_t child) {
-    const char letter = state_of(child).letter;
-    return letter != 'Z' && letter != 'X';
+    const auto status = process_status(child);
+    return status && !status->has_ended();
   };
   if (children.empty() || std::ranges::any_of(children, lives)) return std::nullopt;
-  return state_of(process_).ticks;
+  const auto status = process_status(process_);
+  return status ? status->cpu_ticks : 0;
 }
 
 void SupervisedProcess::send(int signal) const { ::kill(-process_, signal); }

@@ -37,6 +37,11 @@ Text spaces(std::int64_t width) {
   return Text(std::string(static_cast<std::size_t>(std::max<std::int64_t>(width, 0)), ' '));
 }
 
+// An item, or what an attribute of it says.
+Value part_of(Interpreter& in, const Value& item, const Value* attribute) {
+  return attribute == nullptr || attribute->is_none() ? item : in.path(item, *attribute);
+}
+
 // Text that costs as much as it is long.
 Text charged(Interpreter& in, const Value& value) {
   Text out = in.str(value);
@@ -151,7 +156,7 @@ Value sort(Interpreter& in, const Value& value, const Given& given) {
   if (given[2] != nullptr && given[2]->is_text() && given[2]->text().bytes.find(',') != std::string::npos)
     throw Refusal("sort by several attributes");
   for (const Value& item : items) {
-    keys.push_back(given[2] == nullptr || given[2]->is_none() ? item : in.path(item, *given[2]));
+    keys.push_back(part_of(in, item, given[2]));
     if (!flag(given[1])) keys.back() = lowered(keys.back());
   }
   return list_of(sorted(in, std::move(items), keys, flag(given[0])));
@@ -199,8 +204,7 @@ Value items_of(Interpreter& in, const Value& value, const Given&) {
 
 Value join(Interpreter& in, const Value& value, const Given& given) {
   std::vector<Value> items = in.items(value);
-  if (given[1] != nullptr && !given[1]->is_none())
-    for (Value& item : items) item = in.path(item, *given[1]);
+  for (Value& item : items) item = part_of(in, item, given[1]);
   return join_items(in, std::move(items), given[0] == nullptr ? Text() : in.str(*given[0]));
 }
 
@@ -308,6 +312,19 @@ Value to_json(Interpreter& in, const Value& value, const Given& given) {
   return out;
 }
 
+Value unique(Interpreter& in, const Value& value, const Given& given) {
+  List out{.type = Sequence::kIterator};
+  Dict seen;
+  for (const Value& item : in.items(value)) {
+    Value key = part_of(in, item, given[1]);
+    if (!flag(given[0])) key = lowered(key);
+    if (seen.find(key) != nullptr) continue;
+    seen.set(std::move(key), true);
+    out.items.push_back(item);
+  }
+  return out;
+}
+
 Value trim(Interpreter& in, const Value& value, const Given& given) {
   return made_of(value, strip(in.str(value), text_or_none(given[0], "trim"), Ends::kBoth));
 }
@@ -342,6 +359,7 @@ constexpr NamedFilter kFilters[] = {
     {"title", title_words},
     {"tojson", to_json, {"ensure_ascii", "indent", "separators", "sort_keys"}},
     {"trim", trim, {"chars"}},
+    {"unique", unique, {"case_sensitive", "attribute"}},
     {"upper", changed<upper>},
 };
 

@@ -219,7 +219,7 @@ Value Interpreter::eval(const Node& node) {
     case NodeKind::kFilter: return filtered(node, kid(0));
     case NodeKind::kTest: {
       const Value value = kid(0);
-      return node.test(*this, value, arguments(node));
+      return node.tests.front()(*this, value, arguments(node));
     }
     case NodeKind::kNot: return !is_true(kid(0));
     case NodeKind::kAnd:
@@ -280,21 +280,10 @@ Value Interpreter::eval_kid(const Node& node, std::size_t i) {
 
 Value Interpreter::compare(const Node& node) {
   Value left = eval_kid(node, 0);
-  for (std::size_t i = 0; i < node.words.size(); ++i) {
-    const std::string& word = node.words[i];
-    Value right = eval_kid(node, i + 1);
-    bool holds = false;
-    if (word == "==") holds = is_equal(left, right, &budget_);
-    else if (word == "!=") holds = !is_equal(left, right, &budget_);
-    else if (word == "<") holds = is_less(left, right, &budget_);
-    else if (word == ">") holds = is_less(right, left, &budget_);
-    else if (word == "in" || word == "not in") holds = contains(right, left) == (word == "in");
-    else {
-      const bool is_swapped = word == ">=";
-      holds = is_less(is_swapped ? right : left, is_swapped ? left : right, &budget_) || is_equal(left, right, &budget_);
-    }
-    if (!holds) return false;
-    left = std::move(right);
+  for (std::size_t i = 0; i < node.tests.size(); ++i) {
+    Arguments right{{eval_kid(node, i + 1)}, {}};
+    if (node.tests[i](*this, left, right) == (node.words[i] == "not in")) return false;
+    left = std::move(right.positional.front());
   }
   return true;
 }

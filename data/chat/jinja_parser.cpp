@@ -269,7 +269,8 @@ class Parser : private TokenReader {
       else if (is("not") && is("in", 1)) next_ += 2, word = "not in";
       if (word.empty()) return out == nullptr ? std::move(first) : std::move(out);
       if (out == nullptr) out = node(NodeKind::kCompare, at, std::move(first));
-      out->words.push_back(word);
+      out->tests.push_back(find_test(word == "not in" ? "in" : word));
+      out->words.push_back(std::move(word));
       add(out, sum());
     }
   }
@@ -450,8 +451,8 @@ class Parser : private TokenReader {
     const bool is_negated = take("not");
     NodePtr out = node(NodeKind::kTest);
     out->name = name();
-    out->test = find_test(out->name);
-    if (out->test == nullptr)
+    out->tests.push_back(find_test(out->name));
+    if (out->tests.front() == nullptr)
       throw SyntaxRefusal(out->at, fmt::format("the test {}; known are {}", in_quotes(out->name), test_names()));
     add(out, std::move(value));
     const Token::Type next = token().type;

@@ -62,7 +62,7 @@ struct Node {
   std::vector<int> symbols;
   Body body, otherwise;
   Filter filter = nullptr;
-  Test test = nullptr;
+  std::vector<Test> tests;  // for each of the words of kCompare, too
 };
 
 struct Program {

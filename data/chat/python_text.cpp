@@ -5,51 +5,26 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <iterator>
+#include <span>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "core/packed_numbers.h"
 #include "core/utf8.h"
 
 namespace trident::jinja {
 namespace {
 
-struct CaseRun {
-  char32_t first, last;
-  std::uint32_t step;
-  std::int32_t shift;
-};
-struct CaseText {
-  char32_t of;
-  const char* to;
-};
-struct CodeRange {
-  char32_t first, last;
-};
 #include "data/chat/python_text.inc"
-
-template <std::size_t kCount>
-bool is_in(const CodeRange (&ranges)[kCount], char32_t c) {
-  const auto* const range = std::lower_bound(ranges, ranges + kCount, c, [](const CodeRange& r, char32_t x) { return r.last < x; });
-  return range != ranges + kCount && range->first <= c;
-}
-
-template <std::size_t kRuns, std::size_t kTexts>
-void append_converted(const CaseRun (&runs)[kRuns], const CaseText (&texts)[kTexts], char32_t c, std::string* out) {
-  if (const auto* const text = std::lower_bound(texts, texts + kTexts, c, [](const CaseText& t, char32_t x) { return t.of < x; });
-      text != texts + kTexts && text->of == c) {
-    *out += text->to;
-    return;
-  }
-  const auto* const run = std::lower_bound(runs, runs + kRuns, c, [](const CaseRun& r, char32_t x) { return r.last < x; });
-  const bool changes = run != runs + kRuns && run->first <= c && (c - run->first) % run->step == 0;
-  append_utf8(*out, changes ? static_cast<char32_t>(static_cast<std::int32_t>(c) + run->shift) : c);
-}
 
 enum class Case : std::uint8_t { kUpper, kLower };
 
 void append_in_case(const Text& text, std::size_t begin, std::size_t end, Case to, Text* out) {
+  const auto convert = [](std::span<const CodePointRun> runs, std::span<const char32_t> parts, char32_t c, std::string* out) {
+    for (const char32_t part : parts) append_utf8(*out, part);
+    if (parts.empty()) append_utf8(*out, static_cast<char32_t>(static_cast<std::int32_t>(c) + value_in(runs, c)));
+  };
   std::string converted;
   for (std::size_t at = begin; at < end;) {
     const CodePoint c = code_point_at(text.bytes, at);
@@ -57,9 +32,9 @@ void append_in_case(const Text& text, std::size_t begin, std::size_t end, Case t
     if (c.value < 0x80) {
       const bool changes = to == Case::kUpper ? c.value >= 'a' && c.value <= 'z' : c.value >= 'A' && c.value <= 'Z';
       converted += static_cast<char>(changes ? c.value ^ 0x20 : c.value);
-    } else if (to == Case::kUpper) append_converted(kUpperRuns, kUpperTexts, c.value, &converted);
+    } else if (to == Case::kUpper) convert(kUpperRuns, kUpperTexts.of(c.value), c.value, &converted);
     else if (c.value == 0x3A3) throw Refusal("the lower case of the letter \xCE\xA3, which depends on its place in the word");
-    else append_converted(kLowerRuns, kLowerTexts, c.value, &converted);
+    else convert(kLowerRuns, kLowerTexts.of(c.value), c.value, &converted);
     out->append(converted, text.marks[at]);
     at += c.size;
   }
@@ -99,7 +74,7 @@ bool is_space(char32_t c) {
          (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
 }
 
-bool is_printable(char32_t c) { return c < 0x7F ? c >= 0x20 : !is_in(kNotPrintable, c); }
+bool is_printable(char32_t c) { return c < 0x7F ? c >= 0x20 : !is_between(kNotPrintable, c); }
 
 std::size_t leading_space(std::string_view text) { return kept_of(text, nullptr, Ends::kLeft).first; }
 std::size_t stripped_end(std::string_view text) { return kept_of(text, nullptr, Ends::kRight).second; }
@@ -242,7 +217,7 @@ Text capitalize(const Text& text) {
   Text out;
   if (text.size() == 0) return out;
   const CodePoint first = code_point_at(text.bytes, 0);
-  if (is_in(kOtherTitle, first.value)) throw Refusal("a capital of a letter whose title case is not its upper case");
+  if (is_between(kOtherTitle, first.value)) throw Refusal("a capital of a letter whose title case is not its upper case");
   append_in_case(text, 0, first.size, Case::kUpper, &out);
   append_in_case(text, first.size, text.size(), Case::kLower, &out);
   return out;

@@ -89,6 +89,18 @@ Value real_arithmetic(std::string_view operation, double a, double b) {
   return quotient - down > 0.5 ? down + 1 : down;
 }
 
+// Jinja's Markup escapes what it is joined with.
+Text escaped(const Text& text) {
+  if (text.marked_safe) return text;
+  Text out;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text.bytes[at], mark = text.marks[at];
+    out.append(c == '&' ? "&amp;" : c == '<' ? "&lt;" : c == '>' ? "&gt;" : c == '\'' ? "&#39;" : c == '"' ? "&#34;"
+                                                                                        : std::string_view(&c, 1), mark);
+  }
+  return out;
+}
+
 Value repeated(const Value& value, std::int64_t times, Budget* budget) {
   const auto count = static_cast<std::size_t>(std::max<std::int64_t>(times, 0));
   if (value.is_text()) {
@@ -98,6 +110,7 @@ Value repeated(const Value& value, std::int64_t times, Budget* budget) {
     budget->take(count);
     budget->take_bytes(count * size);
     for (std::size_t i = 0; size > 0 && i < count; ++i) out.append(value.text());
+    out.marked_safe = value.text().marked_safe;
     return out;
   }
   List out;
@@ -397,12 +410,12 @@ Value arithmetic(std::string_view operation, const Value& a, const Value& b, Bud
                                         : real_arithmetic(operation, a.number(), b.number());
   }
   const auto is_series = [](const Value& it) { return it.is_list() && it.list().type <= List::Type::kTuple; };
-  if ((a.is_text() && a.text().marked_safe) || (b.is_text() && b.text().marked_safe))
-    throw Refusal(fmt::format("{} of a text of |safe, which escapes the other operand; use ~", operation));
+  const bool is_safe = (a.is_text() && a.text().marked_safe) || (b.is_text() && b.text().marked_safe);
   if (operation == "+" && a.is_text() && b.is_text()) {
     budget->take_bytes(a.text().size() + b.text().size());
-    Text out = a.text();
-    out.append(b.text());
+    Text out = is_safe ? escaped(a.text()) : a.text();
+    out.append(is_safe ? escaped(b.text()) : b.text());
+    out.marked_safe = is_safe;
     return out;
   }
   if (operation == "+" && is_series(a) && is_series(b) && a.list().type == b.list().type) {

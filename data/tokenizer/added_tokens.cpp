@@ -30,13 +30,14 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tok
     const std::string& content = tokens_[t].content;
     std::int32_t state = 0;
     for (auto c = content.rbegin(); c != content.rend(); ++c) {
-      std::int32_t* const to = edge(state, static_cast<unsigned char>(*c));
-      if (*to == 0) {
-        *to = static_cast<std::int32_t>(states_.size());
+      const auto byte = static_cast<unsigned char>(*c);
+      Edge& edge = edges_[slot_of(state, byte)];
+      if (edge.key == 0) {
+        edge = {key_of(state, byte), static_cast<std::int32_t>(states_.size())};
         states_.emplace_back();
-        parents.emplace_back(state, static_cast<unsigned char>(*c));
+        parents.emplace_back(state, byte);
       }
-      state = *to;
+      state = edge.to;
     }
     ends_[static_cast<unsigned char>(content.back())] = true;
     if (states_[static_cast<std::size_t>(state)].longest < 0)
@@ -62,20 +63,14 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tok
   }
 }
 
-std::int32_t* AddedTokens::edge(std::int32_t state, unsigned char byte) {
-  const std::uint64_t key = (static_cast<std::uint64_t>(state) << 8 | byte) + 1;
+std::size_t AddedTokens::slot_of(std::int32_t state, unsigned char byte) const {
+  const std::uint64_t key = key_of(state, byte);
   std::size_t slot = static_cast<std::size_t>(key * 0x9E3779B97F4A7C15u >> 32) & (edges_.size() - 1);
   while (edges_[slot].key != 0 && edges_[slot].key != key) slot = (slot + 1) & (edges_.size() - 1);
-  edges_[slot].key = key;
-  return &edges_[slot].to;
+  return slot;
 }
 
-std::int32_t AddedTokens::step(std::int32_t state, unsigned char byte) const {
-  const std::uint64_t key = (static_cast<std::uint64_t>(state) << 8 | byte) + 1;
-  std::size_t slot = static_cast<std::size_t>(key * 0x9E3779B97F4A7C15u >> 32) & (edges_.size() - 1);
-  while (edges_[slot].key != 0 && edges_[slot].key != key) slot = (slot + 1) & (edges_.size() - 1);
-  return edges_[slot].to;
-}
+std::int32_t AddedTokens::step(std::int32_t state, unsigned char byte) const { return edges_[slot_of(state, byte)].to; }
 
 std::vector<AddedTokens::Found> AddedTokens::find_all(std::string_view text) const {
   std::vector<Found> found;

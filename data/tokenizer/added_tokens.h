@@ -54,7 +54,10 @@ class AddedTokens {
     std::uint64_t key = 0;  // state and byte, plus one
     std::int32_t to = 0;
   };
-  std::int32_t* edge(std::int32_t state, unsigned char byte);
+  static std::uint64_t key_of(std::int32_t state, unsigned char byte) {
+    return (static_cast<std::uint64_t>(state) << 8 | byte) + 1;
+  }
+  std::size_t slot_of(std::int32_t state, unsigned char byte) const;  // of the edge, or where it would stand
   std::int32_t step(std::int32_t state, unsigned char byte) const;  // 0 where there is no edge
   std::vector<Found> find_all(std::string_view text) const;         // from the end of the text
 

@@ -32,15 +32,7 @@ inline constexpr std::array<std::int16_t, 0x144> kByteOfCharacter = [] {
 }();
 
 // Appends the spelling of one byte.
-inline void spell(unsigned char byte, std::string* out) {
-  const char16_t c = kCharacterOfByte[byte];
-  if (c < 0x80) {
-    *out += static_cast<char>(c);
-    return;
-  }
-  *out += static_cast<char>(0xC0 | c >> 6);
-  *out += static_cast<char>(0x80 | (c & 63));
-}
+inline void spell(unsigned char byte, std::string* out) { append_utf8(*out, kCharacterOfByte[byte]); }
 
 // The bytes that a spelling stands for, appended to *out; false, and nothing is appended, where a character stands for no byte.
 // `spelling` is well-formed UTF-8.

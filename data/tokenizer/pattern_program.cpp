@@ -226,7 +226,7 @@ bool PatternProgram::Matcher::holds(Anchor anchor, std::size_t place) const {
     case Anchor::kTextBegin: return place == 0;
     case Anchor::kTextEnd: return place == text_.size();
     case Anchor::kTextEndOrLastLine: return place == text_.size() || (place + 1 == text_.size() && text_[place] == '\n');
-    case Anchor::kLineBegin: return place == 0 || text_[place - 1] == '\n';
+    case Anchor::kLineBegin: return place == 0 || (place < text_.size() && text_[place - 1] == '\n');
     case Anchor::kLineEnd: return place == text_.size() || text_[place] == '\n';
   }
   return false;

@@ -71,7 +71,7 @@ PatternText pattern_of(JsonPart& part) {
   part.refuse("pattern", *value, "an object with Regex or String");
 }
 
-// A Replace does not insert between characters here.
+// Where a pattern matches nothing at the begin of a text, the library 0.23.3 repeats bytes of it or panics.
 SharedScanner replaced_pattern(const JsonPart& part, const std::string& pattern) {
   const std::string where = part.where("pattern.Regex");
   if (parse_pattern(pattern, where, PatternDialect::kOniguruma).root.lengths().least == 0)
@@ -190,17 +190,18 @@ void drop_spelling_at_end(ChainParts& parts) {
   parts.steps.pop_back();
 }
 
-// Ids that a template puts around the text, from the innermost processor outwards.
+// Ids that a template puts around the text.
 void add_post_processor(const std::string& type, JsonPart& part, SpecialIds& special) {
   if (type == "ByteLevel") {
     for (const char* key : {"add_prefix_space", "trim_offsets", "use_regex"}) part.flag(key, true);
     return;
   }
   if (type != "TemplateProcessing") part.refuse("type", type, "ByteLevel, TemplateProcessing or Sequence");
+  // The library takes what the first one made for a pair, or ends itself.
+  if (!special.before.empty() || !special.after.empty()) part.refuse("type", type, "one TemplateProcessing that adds tokens");
   const JsonValue::Array& single = part.list("single");
   const JsonValue* const known = part.find("special_tokens");
   part.find("pair");
-  std::vector<std::int32_t> before, after;
   std::int64_t texts = 0;
   for (const JsonValue& piece : single) {
     const JsonValue* const token = piece.find("SpecialToken");
@@ -215,12 +216,10 @@ void add_post_processor(const std::string& type, JsonPart& part, SpecialIds& spe
     for (const JsonValue& value : ids->items()) {
       if (!value.is_integer() || value.as_integer() < 0 || value.as_integer() >= kMaxTokens)
         part.refuse("special_tokens", *ids, "a list of token ids");
-      (texts == 0 ? before : after).push_back(static_cast<std::int32_t>(value.as_integer()));
+      (texts == 0 ? special.before : special.after).push_back(static_cast<std::int32_t>(value.as_integer()));
     }
   }
   if (texts != 1) part.refuse("single", fmt::format("a template with the text {} times", texts), "one with it once");
-  special.before.insert(special.before.begin(), before.begin(), before.end());
-  special.after.insert(special.after.end(), after.begin(), after.end());
 }
 
 void read_decoder(const JsonValue* value, const std::string& file, ChainParts& parts) {

@@ -108,20 +108,30 @@ ChainParts parts_of_pair(const FoundFile& file, const TokenizerSource&) {
   return parts;
 }
 
+// The tokens that a tokenizer_config.json has by id, or nothing where it has no such table.
+std::optional<std::vector<AddedToken>> tokens_by_id(const JsonValue& config, const std::string& path) {
+  const JsonValue* const table = config.find("added_tokens_decoder");
+  if (table == nullptr || !table->is_object()) return std::nullopt;
+  std::vector<AddedToken> tokens;
+  for (const JsonMember& member : table->members()) {
+    const JsonValue id = parse_json(member.key, path, {.blame = ExitCode::kData});
+    tokens.push_back(read_added_token(member.value, &id, path + ": added_tokens_decoder"));
+  }
+  return tokens;
+}
+
 // Qwen's folders have ranks and their control tokens apart.
 bool read_qwen_config(const std::string& folder, bool needs_pattern, bool needs_special, ChainParts& parts) {
   const std::string path = folder + "/tokenizer_config.json";
   if (!file_exists(path)) return false;
   const JsonValue config = read_object(path);
-  const JsonValue *kind = config.find("tokenizer_class"), *table = config.find("added_tokens_decoder");
+  const JsonValue* const kind = config.find("tokenizer_class");
   const bool is_qwen = kind != nullptr && kind->is_string() && kind->as_string().starts_with("Qwen2Tokenizer");
   if (needs_pattern && !is_qwen) return false;
-  if (needs_special && (table == nullptr || !table->is_object())) return false;
+  std::optional<std::vector<AddedToken>> tokens;
+  if (needs_special && !(tokens = tokens_by_id(config, path))) return false;
   if (needs_pattern) set_pattern("qwen2", path, parts);
-  for (const JsonMember& member : needs_special ? table->members() : JsonValue::Object()) {
-    const JsonValue id = parse_json(member.key, path, {.blame = ExitCode::kData});
-    parts.added.push_back(read_added_token(member.value, &id, path + ": added_tokens_decoder"));
-  }
+  if (needs_special) parts.added = std::move(*tokens);
   return true;
 }
 
@@ -237,14 +247,13 @@ std::unique_ptr<Tokenizer> from_folder(const std::string& folder, const Tokenize
 }
 
 // 0 .. 255 are the bytes.
-std::string bytes_vocab() {
-  std::string vocab = "{";
-  for (int b = 0; b < 256; ++b) {
+void add_bytes(TokenTexts& tokens) {
+  for (std::size_t b = 0; b < 256; ++b) {
     std::string spelling;
     spell(static_cast<unsigned char>(b), &spelling);
-    vocab += fmt::format("{}:{},", to_json_text(JsonValue(spelling)), b);
+    tokens.add(spelling, b);
   }
-  return vocab + "\"<|endoftext|>\":256}";
+  tokens.add("<|endoftext|>", 256);
 }
 
 }  // namespace
@@ -272,12 +281,9 @@ std::vector<AddedToken> added_tokens_beside(const std::string& folder) {
       if (const JsonValue* value = root.find(key);
           value != nullptr && !value->is_null() && !(value->is_bool() && !value->as_bool()))
         refuse(path, fmt::format("tokenizer_config.{}", key), to_json_text(*value), "false");
-    if (const JsonValue* table = root.find("added_tokens_decoder"); table != nullptr && table->is_object()) {
+    if (auto by_id = tokens_by_id(root, path)) {
       has_flags = true;
-      for (const JsonMember& member : table->members()) {
-        const JsonValue id = parse_json(member.key, path, {.blame = ExitCode::kData});
-        add(read_added_token(member.value, &id, path + ": added_tokens_decoder"));
-      }
+      std::ranges::for_each(*by_id, add);
     }
   }
   if (file_exists(folder + "/tokenizer.model"))
@@ -302,13 +308,11 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerSource& source) {
   if (name == "gpt2" || name == "cl100k" || name == "bytes") {
     if (source.pattern || source.special_file)
       throw ConfigError(fmt::format("--{}: {} says it itself; leave the option out", source.pattern ? "pattern" : "special", name));
-    if (name == "gpt2")
-      return make_gpt2_style(name,
-                             {gpt2_vocab_json(), gpt2_merges_txt(), "gpt2 (built in) vocab.json", "gpt2 (built in) merges.txt"});
-    const std::string vocab = name == "bytes" ? bytes_vocab() : "";
-    if (name == "bytes") return make_gpt2_style(name, {vocab, "", "bytes (built in)", "bytes (built in)"});
-    ChainParts parts = cl100k_parts();
+    ChainParts parts = name == "cl100k" ? cl100k_parts() : gpt2_parts();
     parts.name = name;
+    if (name == "bytes") add_bytes(parts.tokens);
+    if (name == "gpt2")
+      read_vocabulary({gpt2_vocab_json(), gpt2_merges_txt(), "gpt2 (built in) vocab.json", "gpt2 (built in) merges.txt"}, parts);
     return make_chain_tokenizer(std::move(parts));
   }
   const std::string path = hub_snapshot(source.name_or_path);

@@ -7,11 +7,27 @@
 #include <cstdint>
 #include <cstring>
 #include <iterator>
+#include <utility>
 #include <vector>
 
+#include "core/packed_numbers.h"
 #include "core/utf8.h"
 
 namespace trident {
+
+namespace {
+
+// Places in a table, each by how far it is from the one before.
+template <std::size_t kSize>
+constexpr std::array<std::uint16_t, kSize> places(std::string_view packed) {
+  std::array<std::uint16_t, kSize> all{};
+  PackedNumbers numbers(packed);
+  std::int32_t last = 0;
+  for (std::uint16_t& place : all) place = static_cast<std::uint16_t>(last += numbers.next_signed());
+  return all;
+}
+
+}  // namespace
 
 #include "data/tokenizer/unicode_tables.inc"
 
@@ -20,33 +36,18 @@ namespace {
 constexpr char32_t kHangul = 0xAC00, kLead = 0x1100, kVowel = 0x1161, kTail = 0x11A7;
 constexpr char32_t kVowels = 21, kTails = 28, kSyllables = 19 * kVowels * kTails;
 
-// A code point turns into this; nothing if it stays as it is.
-template <std::size_t kSize>
-std::span<const char32_t> mapping_of(char32_t c, const char32_t (&of)[kSize], const unsigned short* begin, const char32_t* values) {
-  const char32_t* const found = std::ranges::lower_bound(of, c);
-  if (found == std::end(of) || *found != c) return {};
-  const auto i = static_cast<std::size_t>(found - of);
-  return {values + begin[i], values + begin[i + 1]};
-}
-
-bool is_between(std::span<const char32_t> bounds, char32_t c) {
-  return (std::ranges::upper_bound(bounds, c) - bounds.begin()) % 2 == 1;
-}
-
-std::uint8_t combining_class(char32_t c) {
-  const char32_t* const found = std::ranges::lower_bound(kCombining, c);
-  return found != std::end(kCombining) && *found == c ? kCombiningClass[found - kCombining] : std::uint8_t{0};
-}
-
 // The code point that two make together; 0: none.
 char32_t composed(char32_t first, char32_t second) {
   if (first >= kLead && first < kLead + 19 && second >= kVowel && second < kVowel + kVowels)
     return kHangul + ((first - kLead) * kVowels + (second - kVowel)) * kTails;
   const bool is_open = first >= kHangul && first < kHangul + kSyllables && (first - kHangul) % kTails == 0;
   if (is_open && second > kTail && second < kTail + kTails) return first + (second - kTail);
-  const std::uint64_t pair = static_cast<std::uint64_t>(first) << 32 | second;
-  const auto* const found = std::ranges::lower_bound(kComposedPair, pair);
-  return found != std::end(kComposedPair) && *found == pair ? kComposed[found - kComposedPair] : 0;
+  const auto pair_at = [](std::uint16_t place) {
+    const std::span<const char32_t> both = kCanonical.at(place);
+    return std::pair(both[0], both[1]);
+  };
+  const auto found = std::ranges::lower_bound(kComposed, std::pair(first, second), {}, pair_at);
+  return found != kComposed.end() && pair_at(*found) == std::pair(first, second) ? kCanonical.keys[*found] : 0;
 }
 
 class Normalizer {
@@ -118,11 +119,14 @@ class Normalizer {
       if (tail > 0) characters_.push_back({kTail + tail, 0});
       return;
     }
-    std::span<const char32_t> parts;
-    if (compatible_) parts = mapping_of(c, kCompatibleOf, kCompatibleBegin, kCompatible);
-    if (parts.empty()) parts = mapping_of(c, kCanonicalOf, kCanonicalBegin, kCanonical);
-    if (parts.empty()) parts = {&c, 1};
-    for (const char32_t part : parts) characters_.push_back({part, combining_class(part)});
+    const auto push = [&](char32_t part) {
+      characters_.push_back({part, static_cast<std::uint8_t>(value_in(kCombiningClasses, part))});
+    };
+    if (const std::span<const char32_t> all = compatible_ ? kCompatible.of(c) : std::span<const char32_t>(); !all.empty())
+      return std::ranges::for_each(all, push), void();
+    const std::span<const char32_t> parts = kCanonical.of(c);
+    for (const char32_t part : parts) decompose(part);
+    if (parts.empty()) push(c);
   }
 
   // A character joins the last starter unless one between them has a class as high as its own.
@@ -201,12 +205,12 @@ std::string_view lowercased(std::string_view text, std::string* buffer) {
   std::size_t done = 0;
   for (std::size_t at = 0; at < text.size();) {
     const CodePoint c = code_point_at(text, at);
-    std::span<const char32_t> lower;
-    if (c.size > 1 || (c.value >= 'A' && c.value <= 'Z')) lower = mapping_of(c.value, kLowerOf, kLowerBegin, kLower);
-    if (!lower.empty()) {
+    const std::int32_t shift = c.size > 1 || (c.value >= 'A' && c.value <= 'Z') ? value_in(kLower, c.value) : 0;
+    if (shift != 0) {
       if (done == 0) buffer->clear();
       buffer->append(text.substr(done, at - done));
-      for (const char32_t part : lower) append_utf8(*buffer, part);
+      append_utf8(*buffer, static_cast<char32_t>(static_cast<std::int32_t>(c.value) + shift));
+      if (c.value == 0x130) append_utf8(*buffer, 0x307);  // the only one that becomes two
       done = at + c.size;
     }
     at += c.size;

@@ -35,8 +35,8 @@ inline constexpr CategorySet kLetters = set_of(Category::kLu, Category::kLo), kM
                              kWhiteSpace = set_of(Category::kZs, Category::kZp) | set_of(Category::kControlSpace) | kLineEnds;
 
 // Two stages: a block for each 256 code points, and what is said of each: the category in the lower five bits.
-extern const std::uint8_t kUnicodeBlock[4352];
-extern const std::uint8_t kUnicodeProperties[43264];
+extern const std::array<std::uint8_t, 4352> kUnicodeBlock;
+extern const std::array<std::uint8_t, 43264> kUnicodeProperties;
 extern const std::array<CategorySet, 128> kAsciiSets;  // the category of each, as a set
 
 // `code_point` is at most U+10FFFF, here and below.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <utility>
 
 #include "core/check.h"
 #include "core/json_reader.h"
@@ -14,12 +13,6 @@ namespace {
 constexpr std::size_t kMergesPerToken = 16;  // more are no vocabulary's, and take memory
 constexpr std::size_t kShownId = 80;
 
-void check_id(std::int64_t id, const std::string& spelling, const std::string& source) {
-  if (id < 0 || id >= kMaxTokens)
-    throw DataError(fmt::format("{}: token {} has id {}, expected 0 .. {}; use the files of one tokenizer", source,
-                                in_quotes(spelling), id, kMaxTokens - 1));
-}
-
 }  // namespace
 
 void read_vocab(JsonScanner& scanner, const std::string& source, TokenTexts& tokens) {
@@ -27,13 +20,13 @@ void read_vocab(JsonScanner& scanner, const std::string& source, TokenTexts& tok
     std::size_t values_left = 1;
     const bool is_number = scanner.kind() == JsonValue::Kind::kNumber;
     const JsonValue id = is_number ? scanner.value(values_left) : JsonValue(std::string(scanner.skip().substr(0, kShownId)));
-    if (!id.is_integer())
+    const std::int64_t number = id.is_integer() ? id.as_integer() : -1;
+    if (number < 0 || number >= kMaxTokens)
       throw DataError(fmt::format("{}: token {} has id {}, expected 0 .. {}; use the files of one tokenizer", source,
                                   in_quotes(spelling), id.is_string() ? on_one_line(id.as_string()) : to_json_text(id),
                                   kMaxTokens - 1));
-    check_id(id.as_integer(), spelling, source);
-    if (!tokens.add(spelling, static_cast<std::size_t>(id.as_integer())))
-      throw DataError(fmt::format("{}: id {} occurs twice; use the files of one tokenizer", source, id.as_integer()));
+    if (!tokens.add(spelling, static_cast<std::size_t>(number)))
+      throw DataError(fmt::format("{}: id {} occurs twice; use the files of one tokenizer", source, number));
   });
 }
 
@@ -63,13 +56,6 @@ ChainParts gpt2_parts() {
   parts.of_token = {{.kind = DecodeStep::Kind::kBytes}};
   parts.added = plain_added_tokens();
   return parts;
-}
-
-std::unique_ptr<Tokenizer> make_gpt2_style(const std::string& name, const VocabularyFiles& files, std::vector<AddedToken> added) {
-  ChainParts parts = gpt2_parts();
-  parts.name = name, parts.source = files.vocab_source, parts.added = std::move(added);
-  read_vocabulary(files, parts);
-  return make_chain_tokenizer(std::move(parts));
 }
 
 void read_vocabulary(const VocabularyFiles& files, ChainParts& parts) {

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -44,9 +43,7 @@ struct VocabularyFiles {
 };
 void read_vocabulary(const VocabularyFiles& files, ChainParts& parts);
 
-// Returns the parts of a tokenizer that does what GPT-2 does. DataError.
+// The parts of a tokenizer that does what GPT-2 does, without tokens.
 ChainParts gpt2_parts();
-std::unique_ptr<Tokenizer> make_gpt2_style(const std::string& name, const VocabularyFiles& files,
-                                           std::vector<AddedToken> added = plain_added_tokens());
 
 }  // namespace trident

@@ -7,6 +7,12 @@ constexpr I kPack = 1;
 
 inline Floats multiply_add(Floats sum, Floats a, Floats b) { return sum + a * b; }
 
+// As store(), by an instruction of its own where there is one.
+template <class T>
+__attribute__((always_inline)) inline void store_rounded(T* p, Floats v, I count) {
+  store(p, v, count);
+}
+
 // x T[rows, width], x_row elements from one to the next, as rows of `words`, a multiple of kWidth: 0 behind the width.
 template <class T>
 void pack_rows(float* to, I words, const T* x, I x_row, I rows, I width) {

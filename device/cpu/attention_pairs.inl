@@ -6,6 +6,19 @@ typedef std::int16_t Pairs __attribute__((vector_size(4 * kWidth)));
 
 inline Floats multiply_add(Floats sum, Floats a, Floats b) { return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b); }
 
+template <class T>
+__attribute__((always_inline)) inline void store_rounded(T* p, Floats v, I count) {
+  if constexpr (__is_same(T, Bf16)) {
+    const __m256bh rounded = _mm512_cvtneps_pbh((__m512)v);
+    if (count == kWidth)
+      __builtin_memcpy(p, &rounded, sizeof rounded);
+    else
+      __builtin_memcpy(p, &rounded, static_cast<unsigned long>(count) * sizeof(Bf16));
+  } else {
+    store(p, v, count);
+  }
+}
+
 inline void pack_rows(float* to, I words, const Bf16* x, I x_row, I rows, I width) {
   for (I r = 0; r < rows; ++r, x += x_row, to += words) {
     for (I c = 0; c < words; c += kWidth) {

@@ -3,8 +3,6 @@
 
 constexpr I kTile = kAttentionTile;
 
-inline I smaller(I a, I b) { return a < b ? a : b; }
-
 template <class T>
 constexpr RowType kRowType = __is_same(T, float) ? RowType::kF32 : __is_same(T, Bf16) ? RowType::kBF16 : RowType::kF16;
 

@@ -8,15 +8,6 @@ constexpr I kRows = 6;
 constexpr I kStep = kPack * kWidth;
 constexpr double kLog2E = 1.44269504088896341, kLn2 = 0.693147180559945309;
 
-template <I... i>
-constexpr Ints counted(Indices<i...>) {
-  return Ints{static_cast<std::int32_t>(i)...};
-}
-
-inline I larger(I a, I b) { return a > b ? a : b; }
-inline I up_to_multiple(I a, I of) { return (a + of - 1) / of * of; }
-inline I within(I a, I end) { return larger(0, smaller(a, end)); }
-
 // ---- products
 
 // c f32[rows, vectors * kWidth] += a b, or overwritten: word i of row r of a at a[r * a_row + i * a_step], b words [k, b_row].
@@ -29,12 +20,6 @@ struct Product {
   I b_row, k;
   bool add;
 };
-
-inline Floats broadcast_word(const float* p) {
-  std::int32_t bits;
-  __builtin_memcpy(&bits, p, sizeof bits);
-  return (Floats)(bits - Ints{});
-}
 
 // Sums are an array whose indices are constants, as in few_rows.inl. A tile's are made before they are added to those of others:
 // errors of long sums grow less.
@@ -82,17 +67,11 @@ void multiply(const Product& p, I rows, I vectors) {
 
 // ---- operands
 
-// Row i of `to` is column i of `from`, kWidth of both: what is interleaved as often as kWidth has bits is transposed.
+// Row i of `to` is column i of `from`, kWidth of both.
 template <I... i>
 __attribute__((always_inline)) inline void transpose_block(float* to, I to_row, const float* from, I from_row, Indices<i...>) {
   Floats v[kWidth] = {load(from + i * from_row, kWidth)...};
-  const auto interleave = [&]<I... half>(Indices<half...>) __attribute__((always_inline)) {
-    constexpr I kHalf = kWidth / 2;
-    const Floats low[] = {__builtin_shufflevector(v[half], v[half + kHalf], (i / 2 + i % 2 * kWidth)...)...};
-    const Floats high[] = {__builtin_shufflevector(v[half], v[half + kHalf], (i / 2 + i % 2 * kWidth + kHalf)...)...};
-    ((v[2 * half] = low[half], v[2 * half + 1] = high[half]), ...);
-  };
-  for (I bits = 1; bits < kWidth; bits *= 2) interleave(UpTo<kWidth / 2>());
+  transpose<kWidth / 2>(v);
   (store(to + i * to_row, v[i], kWidth), ...);
 }
 

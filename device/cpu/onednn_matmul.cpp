@@ -11,6 +11,7 @@
 
 #include "core/check.h"
 #include "core/int_math.h"
+#include "device/cpu/blocked_product.h"
 #include "device/cpu/few_rows.h"
 #include "device/cpu/onednn_api.h"
 #include "device/cpu/team.h"
@@ -29,25 +30,31 @@ using namespace onednn;
 
 namespace {
 
-// Which entry point serves which product (tests/device/perf_matmul.cpp prints the rates):
+// Which entry point serves which product. A library's keeps what own tiles do not make 3 % faster
+// (docs/benchmarks/2026-11-29-own-products.md has the rates).
 //
 //   in    out    shape                                             entry point            why
-//   f32   f32    all                                               dnnl_sgemm             no shape is slow; the f32 primitive
-//                                                                                         is half as fast for some
+//   f32   f32    AVX-512: tiles_are_faster()                       blocked_product.h      1.03-1.07x
+//   f32   f32    other                                             dnnl_sgemm             no shape is slow
+//   bf16  any    AVX512-BF16, no AMX: tiles_are_faster()           blocked_product.h      1.19x
 //   bf16  f32    a transposed, b not, k >= kLongSum (dW += dY^T X) dnnl_gemm_bf16bf16f32  1.1-1.7x the primitive on AMX,
 //                                                                                         1.0-1.3x on AVX512-BF16; slower for
 //                                                                                         short sums
 //   bf16  any    other, native bf16                                matmul primitive       AMX / AVX512-BF16 kernels, bf16 result
-//   bf16  any    Bf16Products::kConverted                          dnnl_sgemm on f32      panels converted in the workspace
-//   f16   any    all                                               dnnl_sgemm on f32      likewise
+//   bf16  any    Bf16Products::kConverted                          blocked_product.h      widened while it is packed
+//   f16   any    all                                               blocked_product.h      likewise
 //   any   any    a not transposed, m <= kFewRows, not scaled       few_rows.h             with SmallProducts::kRowByRow alone:
 //                                                                                         reads b once, at memory's rate
-enum class EntryPoint : std::uint8_t { kNothing, kFewRows, kSgemm, kGemmBf16, kPrimitive, kConvertedSgemm };
+enum class EntryPoint : std::uint8_t { kNothing, kFewRows, kSgemm, kGemmBf16, kPrimitive, kBlocked };
 
 constexpr std::int64_t kLongSum = 512;
-// Panels that are converted at a time when bf16 or f16 is multiplied in f32, and in pieces of how many elements by a thread. Panels
-// as small as a cache would make dnnl_sgemm pack the other operand again and again.
-constexpr std::int64_t kPanelRows = 1024, kPanelSum = 1024, kConvertedByATask = 1 << 14;
+
+// Shapes with an extent of a vocabulary, and in f32 all sums that are cut, of rows that are read where they lie.
+bool tiles_are_faster(const MatmulShape& s) {
+  constexpr std::int64_t kVocabulary = 16384, kCutSum = 1024;
+  if (s.transpose_a == Transpose::kYes) return s.in == DType::kF32 && s.transpose_b == Transpose::kNo && s.m >= kVocabulary;
+  return s.m > kFewRows && (s.in == DType::kF32 ? s.k > kCutSum && s.k % kCutSum != 0 : s.k >= kVocabulary);
+}
 
 // Products of fewer multiply-adds are made by the calling thread alone: they are over before a second thread, which sleeps while it
 // waits, has come. From docs/benchmarks/2026-11-23-few-threads.md.
@@ -55,7 +62,7 @@ constexpr double kWorthThreads = 4 << 20;
 // In a matmul of few rows no thread gets fewer, and each a multiple of it, so that no two write to one cache line.
 constexpr std::int64_t kColumnsOfAThread = 16;
 
-// While it lives oneDNN takes one thread for such a product, when it makes a primitive as well as when it runs one.
+// While it lives such a product takes one thread, when oneDNN makes a primitive as well as when it runs one.
 class ThreadsFor {
  public:
   explicit ThreadsFor(const MatmulShape& s) : all_(omp_get_max_threads()) {
@@ -113,31 +120,14 @@ MemoryDesc dense(std::int64_t rows, std::int64_t columns, DType dtype, Transpose
   return {dims, stored == Transpose::kYes ? transposed : plain, dnnl_type(dtype)};
 }
 
-// Rows of the operands and of the result, as they are stored, are so many elements apart.
-void sgemm(const MatmulShape& s, float* out, std::int64_t ld_out, const float* a, std::int64_t ld_a, const float* b,
-           std::int64_t ld_b) {
+void sgemm(const MatmulShape& s, float* out, const float* a, const float* b) {
   const bool ta = s.transpose_a == Transpose::kYes, tb = s.transpose_b == Transpose::kYes;
   // oneDNN takes its packing buffers from its own allocator on every call.
   const AllocationExemption library_buffers;
-  check(dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', s.m, s.n, s.k, s.scale, a, ld_a, b, ld_b,
-                   s.accumulate == Accumulate::kYes ? 1.0f : 0.0f, out, ld_out),
+  check(dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', s.m, s.n, s.k, s.scale, a, ta ? s.m : s.k, b, tb ? s.k : s.n,
+                   s.accumulate == Accumulate::kYes ? 1.0f : 0.0f, out, s.n),
         "dnnl_sgemm");
 }
-
-// The sides of the panels of a converted product: those of an operand are about equal. All take 13 MB at most.
-struct ConvertedSizes {
-  explicit ConvertedSizes(const MatmulShape& s) : rows(part(s.m)), columns(part(s.n)), sum(std::min(s.k, kPanelSum)), out(s.out) {}
-  static constexpr std::int64_t kApart = 16;
-  std::int64_t rows, columns, sum;
-  DType out;
-
-  static std::int64_t part(std::int64_t extent) { return ceil_div(extent, ceil_div(extent, kPanelRows)); }
-  // Rows whole pages apart would take each other's places in caches.
-  static std::int64_t stride(std::int64_t length) { return length % 256 == 0 ? length + kApart : length; }
-  // Whichever of the two lies behind the other. The last panel is the smaller one, and may still have the larger stride.
-  std::int64_t panel(std::int64_t extent) const { return extent * sum + std::max(extent, sum) * kApart; }
-  std::int64_t floats() const { return panel(rows) + panel(columns) + (out == DType::kF32 ? 0 : rows * (columns + kApart)); }
-};
 
 void gemm_bf16(const MatmulShape& s, float* out, const void* a, const void* b) {
   const bool ta = s.transpose_a == Transpose::kYes, tb = s.transpose_b == Transpose::kYes;
@@ -153,7 +143,12 @@ void gemm_bf16(const MatmulShape& s, float* out, const void* a, const void* b) {
 class OnednnMatmul::Implementation {
  public:
   Implementation(Bf16Products bf16, const RowKernels& kernels, SmallProducts small)
-      : bf16_(bf16), small_(small), kernels_(kernels), few_rows_(few_rows(kernels.level)) {
+      : bf16_(bf16),
+        small_(small),
+        kernels_(kernels),
+        few_rows_(few_rows(kernels.level)),
+        floats_(product_tiles(kernels.level, false)),
+        pairs_(product_tiles(kernels.level, bf16 == Bf16Products::kNative)) {
     check(dnnl_engine_create(engine_.receive(), dnnl_cpu, 0), "engine");
     check(dnnl_stream_create(stream_.receive(), engine_.get(), dnnl_stream_default_flags), "stream");
   }
@@ -164,9 +159,9 @@ class OnednnMatmul::Implementation {
     const ThreadsFor threads(shape);
     Prepared p;
     p.entry = choose(shape);
-    if (p.entry == EntryPoint::kPrimitive && !make_primitive(shape, p.primitive)) p.entry = EntryPoint::kConvertedSgemm;
+    if (p.entry == EntryPoint::kPrimitive && !make_primitive(shape, p.primitive)) p.entry = EntryPoint::kBlocked;
     if (p.entry == EntryPoint::kPrimitive) p.workspace_bytes = p.primitive.scratchpad_bytes;
-    if (p.entry == EntryPoint::kConvertedSgemm) p.workspace_bytes = 4 * ConvertedSizes(shape).floats();
+    if (p.entry == EntryPoint::kBlocked) p.workspace_bytes = 4 * blocked_workspace_floats(tiles(shape), shape);
     if (p.entry == EntryPoint::kFewRows) p.workspace_bytes = 4 * few_rows_floats(shape);
     return prepared_.emplace(shape, std::move(p)).first->second;
   }
@@ -187,30 +182,31 @@ class OnednnMatmul::Implementation {
         return;
       case EntryPoint::kFewRows: return run_few_rows(shape, out, a, b, static_cast<float*>(workspace));
       case EntryPoint::kSgemm:
-        return sgemm(shape, static_cast<float*>(out), shape.n, static_cast<const float*>(a),
-                     shape.transpose_a == Transpose::kYes ? shape.m : shape.k, static_cast<const float*>(b),
-                     shape.transpose_b == Transpose::kYes ? shape.k : shape.n);
+        return sgemm(shape, static_cast<float*>(out), static_cast<const float*>(a), static_cast<const float*>(b));
       case EntryPoint::kGemmBf16: return gemm_bf16(shape, static_cast<float*>(out), a, b);
       case EntryPoint::kPrimitive: return run_primitive(p.primitive, out, a, b, workspace);
-      case EntryPoint::kConvertedSgemm: return run_converted(shape, out, a, b, static_cast<float*>(workspace));
+      case EntryPoint::kBlocked: return multiply_blocked(tiles(shape), shape, out, a, b, static_cast<float*>(workspace));
     }
   }
 
  private:
   EntryPoint choose(const MatmulShape& s) const {
     TRIDENT_CHECK(s.m >= 0 && s.n >= 0 && s.k >= 0, "{}", describe(s));
-    TRIDENT_CHECK(
-        (s.in == DType::kF32 || s.in == DType::kBF16 || s.in == DType::kF16) && (s.out == DType::kF32 || s.out == s.in),
-        "{}: products are of f32, bf16 or f16, their results f32 or of the same type", describe(s));
+    TRIDENT_CHECK((s.in == DType::kF32 || s.in == DType::kBF16 || s.in == DType::kF16) && (s.out == DType::kF32 || s.out == s.in),
+                  "{}: products are of f32, bf16 or f16, their results f32 or of the same type", describe(s));
     if (s.m == 0 || s.n == 0 || s.k == 0) return EntryPoint::kNothing;
     const bool few_rows = small_ == SmallProducts::kRowByRow && s.m <= kFewRows && s.scale == 1.0f;
     if (few_rows && s.transpose_a == Transpose::kNo) return EntryPoint::kFewRows;
-    if (s.in == DType::kF32) return EntryPoint::kSgemm;
-    if (s.in == DType::kF16 || bf16_ == Bf16Products::kConverted) return EntryPoint::kConvertedSgemm;
+    const bool tiles = kernels_.level == IsaLevel::kAvx512 && tiles_are_faster(s);
+    if (s.in == DType::kF32) return tiles ? EntryPoint::kBlocked : EntryPoint::kSgemm;
+    if (s.in == DType::kF16 || bf16_ == Bf16Products::kConverted || (tiles && !onednn_has_native_amx()))
+      return EntryPoint::kBlocked;
     const bool weight_gradient = s.transpose_a == Transpose::kYes && s.transpose_b == Transpose::kNo && s.out == DType::kF32;
     if (weight_gradient && s.k >= kLongSum && dnnl_gemm_bf16bf16f32 != nullptr) return EntryPoint::kGemmBf16;
     return EntryPoint::kPrimitive;
   }
+
+  const ProductTiles& tiles(const MatmulShape& s) const { return s.in == DType::kBF16 ? pairs_ : floats_; }
 
   // False if the library has no kernel for this shape and processor.
   bool make_primitive(const MatmulShape& s, PreparedPrimitive& p) {
@@ -253,73 +249,6 @@ class OnednnMatmul::Implementation {
                                                   {DNNL_ARG_SCRATCHPAD, p.scratchpad.get()}}};
     check(dnnl_primitive_execute(p.primitive.get(), stream_.get(), static_cast<int>(args.size()), args.data()), "matmul");
     check(dnnl_stream_wait(stream_.get()), "stream");
-  }
-
-  // wide f32[rows, columns] = narrow T[rows, columns], rows of each so many elements apart; or the other way round.
-  enum class Conversion : std::uint8_t { kToF32, kFromF32 };
-  void convert(Conversion way, RowType t, float* wide, std::int64_t wide_stride, std::uint16_t* narrow, std::int64_t narrow_stride,
-               std::int64_t rows, std::int64_t columns) const {
-    const std::int64_t at_once = std::max<std::int64_t>(1, kConvertedByATask / columns);
-    on_team(ceil_div(rows, at_once), [&](std::int64_t task, std::int64_t) {
-      for (std::int64_t row = task * at_once; row < std::min(rows, (task + 1) * at_once); ++row) {
-        float* const w = wide + row * wide_stride;
-        std::uint16_t* const n = narrow + row * narrow_stride;
-        if (way == Conversion::kToF32)
-          kernels_.convert(RowType::kF32, w, t, n, columns);
-        else
-          kernels_.convert(t, n, RowType::kF32, w, columns);
-      }
-    });
-  }
-
-  // `extent` rows of op(x) from `first` on, and of each the `depth` elements of the sum from `from` on, in f32. x T is stored
-  // [all, k] or, by k, [k, all]; the panel keeps its orientation.
-  struct Panel {
-    const void* x;
-    bool by_k;
-    std::int64_t all, k;
-    float* data;
-    std::int64_t first = -1, from = -1, stride = 0;
-  };
-  void fill(Panel& p, RowType t, std::int64_t first, std::int64_t extent, std::int64_t from, std::int64_t depth) const {
-    if (p.first == first && p.from == from) return;
-    p.first = first, p.from = from;
-    p.stride = ConvertedSizes::stride(p.by_k ? extent : depth);
-    auto* const x = static_cast<std::uint16_t*>(const_cast<void*>(p.x));  // only read
-    if (p.by_k)
-      convert(Conversion::kToF32, t, p.data, p.stride, x + from * p.all + first, p.all, depth, extent);
-    else
-      convert(Conversion::kToF32, t, p.data, p.stride, x + first * p.k + from, p.k, extent, depth);
-  }
-
-  // Panels are converted once where the other operand's rows and sum are one panel, as most products of a layer are. Sums are cut
-  // at multiples of kPanelSum, whatever the panels and threads.
-  void run_converted(const MatmulShape& s, void* out, const void* a, const void* b, float* workspace) const {
-    const RowType t = row_type(s.in);
-    const ConvertedSizes sizes(s);
-    Panel rows{a, s.transpose_a == Transpose::kYes, s.m, s.k, workspace};
-    Panel columns{b, s.transpose_b == Transpose::kNo, s.n, s.k, workspace + sizes.panel(sizes.rows)};
-    float* const result = columns.data + sizes.panel(sizes.columns);
-    const bool narrow = s.out != DType::kF32;
-    for (std::int64_t i = 0; i < s.m; i += sizes.rows) {
-      for (std::int64_t j = 0; j < s.n; j += sizes.columns) {
-        MatmulShape block = s;
-        block.m = std::min(sizes.rows, s.m - i), block.n = std::min(sizes.columns, s.n - j);
-        float* const sums = narrow ? result : static_cast<float*>(out) + i * s.n + j;
-        const std::int64_t ld = narrow ? ConvertedSizes::stride(block.n) : s.n;
-        const auto whole = [&](Conversion way) {
-          convert(way, t, sums, ld, static_cast<std::uint16_t*>(out) + i * s.n + j, s.n, block.m, block.n);
-        };
-        if (narrow && s.accumulate == Accumulate::kYes) whole(Conversion::kToF32);
-        for (std::int64_t from = 0; from < s.k; from += kPanelSum, block.accumulate = Accumulate::kYes) {
-          block.k = std::min(kPanelSum, s.k - from);
-          fill(rows, t, i, block.m, from, block.k);
-          fill(columns, t, j, block.n, from, block.k);
-          sgemm(block, sums, ld, rows.data, rows.stride, columns.data, columns.stride);
-        }
-        if (narrow) whole(Conversion::kFromF32);
-      }
-    }
   }
 
   // Whether few rows are summed right where the result lies.
@@ -374,6 +303,7 @@ class OnednnMatmul::Implementation {
   SmallProducts small_;
   const RowKernels& kernels_;
   FewRows few_rows_;
+  ProductTiles floats_, pairs_;  // of bf16: pairs where they are multiplied by an instruction of their own
   Engine engine_;
   DnnlStream stream_;
   std::unordered_map<MatmulShape, Prepared, HashShape> prepared_;
@@ -398,7 +328,7 @@ std::string OnednnMatmul::entry_point(const MatmulShape& shape) const {
     case EntryPoint::kSgemm: return "dnnl_sgemm";
     case EntryPoint::kGemmBf16: return "gemm_bf16bf16f32";
     case EntryPoint::kPrimitive: return p.primitive.kernel;
-    case EntryPoint::kConvertedSgemm: return "converted sgemm";
+    case EntryPoint::kBlocked: return "blocked";
   }
   return "?";
 }

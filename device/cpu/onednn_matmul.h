@@ -1,4 +1,5 @@
-// Dense matrix products by oneDNN: which of its entry points serves which shape, and the primitives it needs, made once.
+// Dense matrix products by oneDNN and by own tiles: which entry point serves which shape, and the primitives that oneDNN needs,
+// made once.
 //
 // Speaks oneDNN's C interface, versions 2 and 3 (onednn_api.h). One object per rank (or per worker thread): not thread-safe.
 #pragma once
@@ -37,7 +38,7 @@ class OnednnMatmul {
   // The shape must have been prepared. Allocates nothing outside oneDNN.
   void run(const MatmulShape& shape, void* out, const void* a, const void* b, void* workspace);
 
-  // For tests and benchmarks: "few rows", "dnnl_sgemm", "converted sgemm", "gemm_bf16bf16f32" or the name of the primitive's kernel
+  // For tests and benchmarks: "few rows", "blocked", "dnnl_sgemm", "gemm_bf16bf16f32" or the name of the primitive's kernel
   // ("brg:avx512_core_bf16"). The shape must have been prepared.
   std::string entry_point(const MatmulShape& shape) const;
 

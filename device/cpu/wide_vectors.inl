@@ -16,7 +16,18 @@ struct F16 {
 
 constexpr float kInfinity = __builtin_inff();
 
+inline I smaller(I a, I b) { return a < b ? a : b; }
+inline I larger(I a, I b) { return a > b ? a : b; }
+inline I up_to_multiple(I a, I of) { return (a + of - 1) / of * of; }
+inline I within(I a, I end) { return larger(0, smaller(a, end)); }
+
 inline Floats broadcast(float x) { return x - Floats{}; }
+// Its bits may be anything, pairs of bf16 for instance.
+inline Floats broadcast_word(const float* p) {
+  std::int32_t bits;
+  __builtin_memcpy(&bits, p, sizeof bits);
+  return (Floats)(bits - Ints{});
+}
 inline Floats largest(Floats a, Floats b) { return a > b ? a : b; }
 
 // 2^x: degree-6 polynomial (Cephes' coefficients), relative error below 3e-7, for x < 128; 0 below -126.5, NaN stays NaN.
@@ -44,6 +55,28 @@ struct CountedDown<0, i...> {
 };
 template <I N>
 using UpTo = typename CountedDown<N>::Counted;
+
+template <I... i>
+constexpr Ints counted(Indices<i...>) {
+  return Ints{static_cast<std::int32_t>(i)...};
+}
+
+// Takes the blocks of d x d elements beside the diagonal for one another.
+template <I d, I... i>
+__attribute__((always_inline)) inline void exchange(Floats& a, Floats& b, Indices<i...>) {
+  const Floats left = __builtin_shufflevector(a, b, ((i & d) == 0 ? i : kWidth + i - d)...);
+  b = __builtin_shufflevector(a, b, ((i & d) == 0 ? i + d : kWidth + i)...);
+  a = left;
+}
+// Element j of v[i] and element i of v[j] for one another, of kWidth vectors, from d = kWidth / 2 on.
+template <I d>
+__attribute__((always_inline)) inline void transpose(Floats* v) {
+#pragma GCC unroll 16
+  for (I i = 0; i < kWidth; ++i) {
+    if ((i & d) == 0) exchange<d>(v[i], v[i + d], UpTo<kWidth>());
+  }
+  if constexpr (d > 1) transpose<d / 2>(v);
+}
 
 // Element i of the lower half and i of the upper, and again of what that makes.
 template <class Vector, class Both, I... i>

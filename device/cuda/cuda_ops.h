@@ -44,7 +44,6 @@ class CudaOps final : public Ops {
   // As Device::run_announced(), on `stream`.
   void run_announced(CudaStream& stream);
 
-  const CublasLtHandle& blas() const { return blas_; }
   const CudnnAttention& attention() const { return attention_; }
   CudaGraphs& graphs() { return graphs_; }
 

@@ -263,13 +263,11 @@ class Exporter {
   // that took its place.
   void carry(const std::string& to, std::vector<std::string>& warnings) const {
     std::vector<std::string> from{carried_};
-    const JsonValue* const model = source_.manifest.config.find("model");
-    const JsonValue* const began = model == nullptr ? nullptr : model->find("init_from");
+    const std::optional<std::string> tokenizer = added_tokenizer_of(source_), lost = lost_base(source_.manifest);
     if (const std::optional<std::string> folder = hf_files_begun_with(source_.manifest)) from.push_back(*folder);
-    else if (began != nullptr && began->is_string() && !folder_exists(hub_snapshot(began->as_string())))
+    else if (lost && !tokenizer)
       warnings.push_back(fmt::format("model.init_from = {}: training began with it, and it is not there from here: if it has a "
-                                     "tokenizer, its files are not carried along", hub_snapshot(began->as_string())));
-    const std::optional<std::string> tokenizer = added_tokenizer_of(source_);
+                                     "tokenizer, its files are not carried along", *lost));
     if (tokenizer) copy_carried(*tokenizer, tokenizer_files(*tokenizer), to);
     for (const std::string& folder : from) {
       std::vector<std::string> names = side_files(folder);

@@ -96,7 +96,13 @@ std::vector<float> read_all(ShardReader& reader, const ManifestTensor& tensor) {
 ConvertReport checkpoint_to_peft(const std::string& from, const std::string& to, const OnProgress& progress) {
   refuse_name_of_step(to);
   Resume source = find_weights(from, "--from ckpt");
-  if (is_there(source.manifest.base)) open_base(source);  // for its names alone: adapters go out without it, too
+  if (is_there(source.manifest.base)) {
+    try {
+      open_base(source);  // for its names alone: adapters go out without it, too
+    } catch (const ConfigError& error) {
+      source.notes.emplace_back(error.what());
+    }
+  }
   const Manifest& manifest = source.manifest;
   const TrainConfig config = config_of(source).config;
   if (!config.adapter.type)

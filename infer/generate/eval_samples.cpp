@@ -49,7 +49,7 @@ std::vector<TextSample> EvalSamples::make(RankModel& model) const {
 
 TextRule rule_of_training(const DataConfig& data, const Tokenizer& tokenizer) {
   std::vector<std::string> prefixes;
-  for (const DataSource& source : data.train) prefixes.push_back(source.path);
+  for (const WeightedPath& source : data.train) prefixes.push_back(source.path);
   try {
     return rule_of_data(prefixes, tokenizer);
   } catch (const Error&) {  // who reads the data says what is wrong with it

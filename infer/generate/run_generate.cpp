@@ -132,7 +132,7 @@ std::int64_t longest_prompt(const GenerateRequest& request) {
 void refuse_other_data(const DataConfig& data, const Tokenizer& tokenizer, bool no_special) {
   if (tokenizer.special_ids().before.empty() && tokenizer.special_ids().after.empty()) return;
   const RecordedTokenizer ours = recorded(tokenizer, {.around = no_special ? Around::kLeftOut : Around::kAdded});
-  for (const DataSource& source : data.train) {
+  for (const WeightedPath& source : data.train) {
     std::optional<DatasetRecord> record;
     try {
       record = read_record(source.path);

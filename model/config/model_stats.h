@@ -20,7 +20,7 @@ std::int64_t num_parameters(const ModelConfig& config);
 
 // Parameters that are factors of a matrix product: the matrices of one block.
 std::int64_t block_matmul_parameters(const ModelConfig& config);
-// Those of all blocks and the output layer's V H, tied or not (the embedding is a lookup).
+// Counts them in all blocks, and the output layer's V H, tied or not (the embedding is a lookup).
 std::int64_t matmul_parameters(const ModelConfig& config);
 
 // Counts A, B and m of the adapters that the model's tuning puts beside its linear layers, in one layer or in all.

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "parallel/communicator/collective_call.h"
 #include "parallel/communicator/rank_order_sum.h"
@@ -23,7 +24,7 @@ class DryCommunicator final : public Communicator {
         global_ranks_(std::move(global_ranks)),
         watcher_(watcher) {}
 
-  int global_rank_of(int rank) const override { return global_ranks_[static_cast<std::size_t>(rank)]; }
+  int global_rank_of(int rank) const override { return at(global_ranks_, rank); }
   void abort(std::string_view) override {}
 
  private:

@@ -1,6 +1,7 @@
 #include "parallel/communicator/rank_order_sum.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -31,21 +32,45 @@ template <ReduceOp op, class A> inline A combine(A a, A x) {
   else return a + x;
 }
 
-// The accumulator is local, so an out may be a source.
+// `begins`: nothing is in `sum` yet.
+template <class T, ReduceOp op, std::size_t kSources, bool begins>
+void add_sources(Accumulator<T>* sum, std::span<const std::byte* const> sources, std::int64_t first, std::int64_t count) {
+  std::array<const T*, kSources> x;
+  for (std::size_t k = 0; k < kSources; ++k) x[k] = reinterpret_cast<const T*>(sources[k]) + first;
+  for (std::int64_t i = 0; i < count; ++i) {
+    Accumulator<T> s = begins ? widen(x[0][i]) : combine<op>(sum[i], static_cast<Accumulator<T>>(widen(x[0][i])));
+    for (std::size_t k = 1; k < kSources; ++k) s = combine<op>(s, static_cast<Accumulator<T>>(widen(x[k][i])));
+    sum[i] = s;
+  }
+}
+
+// The accumulator is local, so an out may be a source. Sources are read and outs written several at a time, because a pass over the
+// accumulator costs as much as one over a source.
 template <class T, ReduceOp op>
 void reduce_block(std::span<std::byte* const> outs, std::span<const std::byte* const> sources, std::int64_t first,
                   std::int64_t count) {
   Accumulator<T> sum[kReduceBlock];
-  const T* x = reinterpret_cast<const T*>(sources[0]) + first;
-  for (std::int64_t i = 0; i < count; ++i) sum[i] = widen(x[i]);
-  for (const std::byte* source : sources.subspan(1)) {
-    x = reinterpret_cast<const T*>(source) + first;
-    for (std::int64_t i = 0; i < count; ++i) sum[i] = combine<op>(sum[i], static_cast<Accumulator<T>>(widen(x[i])));
+  for (std::size_t done = 0; done < sources.size();) {
+    const std::span<const std::byte* const> rest = sources.subspan(done);
+    const auto add = [&]<std::size_t n>(std::integral_constant<std::size_t, n>) {
+      done == 0 ? add_sources<T, op, n, true>(sum, rest, first, count) : add_sources<T, op, n, false>(sum, rest, first, count);
+      done += n;
+    };
+    if (rest.size() >= 4) add(std::integral_constant<std::size_t, 4>());
+    else if (rest.size() >= 2) add(std::integral_constant<std::size_t, 2>());
+    else add(std::integral_constant<std::size_t, 1>());
   }
-  T* result = reinterpret_cast<T*>(outs[0]) + first;
-  for (std::int64_t i = 0; i < count; ++i) result[i] = narrow<T>(sum[i]);
-  for (std::byte* out : outs.subspan(1))
-    std::memcpy(reinterpret_cast<T*>(out) + first, result, static_cast<std::size_t>(count) * sizeof(T));
+  while (outs.size() >= 4) {
+    std::array<T*, 4> to;
+    for (std::size_t k = 0; k < to.size(); ++k) to[k] = reinterpret_cast<T*>(outs[k]) + first;
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < count; ++i) to[0][i] = to[1][i] = to[2][i] = to[3][i] = narrow<T>(sum[i]);
+    outs = outs.subspan(to.size());
+  }
+  for (std::byte* out : outs) {
+    T* const to = reinterpret_cast<T*>(out) + first;
+    for (std::int64_t i = 0; i < count; ++i) to[i] = narrow<T>(sum[i]);
+  }
 }
 
 template <class T>
@@ -73,7 +98,7 @@ void reduce_in_rank_order(DType dtype, ReduceOp op, std::span<std::byte* const> 
   TRIDENT_CHECK(false, "{} cannot be reduced", to_string(dtype));
 }
 
-ElementRange share_of(std::int64_t count, DType dtype, int ranks, int rank) {
+IndexRange share_of(std::int64_t count, DType dtype, int ranks, int rank) {
   const std::int64_t granule = 64 / size_of(dtype);
   const std::int64_t share = round_up(ceil_div(count, ranks), granule);
   const std::int64_t begin = std::min(rank * share, count);

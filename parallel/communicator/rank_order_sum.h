@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <span>
 
+#include "core/index_range.h"
 #include "parallel/communicator/collective_kind.h"
 
 namespace trident {
@@ -16,13 +17,9 @@ void reduce_in_rank_order(DType dtype, ReduceOp op, std::span<std::byte* const> 
                           std::int64_t count);
 
 // The elements of `count` that rank `rank` of `ranks` reduces: consecutive ranges that begin on cache lines of an aligned buffer.
-struct ElementRange {
-  std::int64_t begin = 0, end = 0;
-  std::int64_t count() const { return end - begin; }
-};
-ElementRange share_of(std::int64_t count, DType dtype, int ranks, int rank);
+IndexRange share_of(std::int64_t count, DType dtype, int ranks, int rank);
 
-// Elements per block: the block of every rank's buffer is still in cache when the result is written over it.
-inline constexpr std::int64_t kReduceBlock = 2048;
+// Elements per block: its accumulator and the block of every rank's buffer are still in cache when the result is written over it.
+inline constexpr std::int64_t kReduceBlock = 512;
 
 }  // namespace trident

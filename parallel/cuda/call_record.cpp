@@ -4,6 +4,8 @@
 
 #include <fmt/core.h>
 
+#include "core/at.h"
+
 namespace trident {
 
 std::array<std::int64_t, kRecordWords> CallRecord::words() const {
@@ -20,8 +22,7 @@ CallRecord record_of_words(std::span<const std::int64_t> words) {
 
 CommFingerprint fingerprint_of(const CollectiveCall& call, std::span<const int> global_ranks) {
   const bool has_root = call.operation == CommOperation::kBroadcast;
-  return {call.operation, call.reduce, call.in.dtype(), has_root ? global_ranks[static_cast<std::size_t>(call.root)] : -1,
-          call.in.num_elements()};
+  return {call.operation, call.reduce, call.in.dtype(), has_root ? at(global_ranks, call.root) : -1, call.in.num_elements()};
 }
 
 std::optional<std::string> disagreement(std::string_view axis, std::uint64_t number, std::span<const int> global_ranks,

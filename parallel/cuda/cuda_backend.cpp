@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "device/cuda/cuda_gpus.h"
 #include "device/cuda/cuda_device.h"
@@ -67,7 +68,7 @@ class Cuda final : public CudaBackend {
   const GpuFacts& gpu(int number) {
     const std::vector<GpuFacts>& gpus = facts().gpus;
     TRIDENT_CHECK(number >= 0 && number < static_cast<int>(gpus.size()), "GPU {} of {}", number, gpus.size());
-    return gpus[static_cast<std::size_t>(number)];
+    return at(gpus, number);
   }
 
   int nccl_ = 0;  // version

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/at.h"
 #include "device/buffer.h"
 #include "device/cuda/cuda_stream.h"
 #include "device/host/cpu_stream.h"
@@ -26,7 +27,7 @@ struct DevicePlace {
 
 class DeviceCommunicator : public Communicator {
  public:
-  int global_rank_of(int rank) const final { return global_ranks_[static_cast<std::size_t>(rank)]; }
+  int global_rank_of(int rank) const final { return at(global_ranks_, rank); }
   void abort(std::string_view reason) override { host_->abort(reason); }
 
  protected:

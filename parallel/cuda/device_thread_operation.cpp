@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "device/cuda/cuda_error.h"
 #include "device/cuda/kernels/kernels.h"
@@ -68,15 +69,15 @@ void DeviceThreadOperation::reduce() {
   const int ranks = group().size(), rank = group().rank;
   const std::int64_t element = size_of(c.in.dtype());
   const bool everywhere = c.operation == CommOperation::kAllReduce;
-  const ElementRange share = everywhere ? share_of(c.in.num_elements(), c.in.dtype(), ranks, rank)
-                                        : ElementRange{rank * c.out.num_elements(), (rank + 1) * c.out.num_elements()};
-  if (share.count() == 0) return;
-  for (int r = 0; r < ranks; ++r) work_->sources[static_cast<std::size_t>(r)] = operand_of(r) + share.begin * element;
+  const IndexRange share = everywhere ? share_of(c.in.num_elements(), c.in.dtype(), ranks, rank)
+                                      : IndexRange{rank * c.out.num_elements(), (rank + 1) * c.out.num_elements()};
+  if (share.size() == 0) return;
+  for (int r = 0; r < ranks; ++r) at(work_->sources, r) = operand_of(r) + share.begin * element;
   std::byte* const out = everywhere ? c.out.data() + share.begin * element : c.out.data();
-  cuda_kernels::rank_order_sum(work_->queue.get(), sum_type(c.in.dtype()), out, work_->sources.data(), ranks, share.count(),
+  cuda_kernels::rank_order_sum(work_->queue.get(), sum_type(c.in.dtype()), out, work_->sources.data(), ranks, share.size(),
                                c.reduce == ReduceOp::kSum ? cuda_kernels::SumOperation::kSum : cuda_kernels::SumOperation::kMax);
   if (!everywhere) return;
-  for (int i = 1; i < ranks; ++i) copy(operand_of((rank + i) % ranks) + share.begin * element, out, share.count() * element);
+  for (int i = 1; i < ranks; ++i) copy(operand_of((rank + i) % ranks) + share.begin * element, out, share.size() * element);
 }
 
 // Slice r of `out` from rank r's operand.

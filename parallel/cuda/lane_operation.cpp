@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "device/no_allocation.h"
 
@@ -71,9 +72,8 @@ void LaneOperation::compare() const {
   const AllocationExemption message;
   const auto number = ticket_ + 1;
   if (call_.operation == CommOperation::kRecv) {
-    const MessageSide receiver{group_->global_ranks[static_cast<std::size_t>(group_->rank)],
-                               fingerprint_of(call_, group_->global_ranks)};
-    const MessageSide sender{group_->global_ranks[static_cast<std::size_t>(call_.root)], told_by(0).fingerprint};
+    const MessageSide receiver{at(group_->global_ranks, group_->rank), fingerprint_of(call_, group_->global_ranks)};
+    const MessageSide sender{at(group_->global_ranks, call_.root), told_by(0).fingerprint};
     differs = message_disagreement(group_->name(), number, receiver, sender);
   } else if (!is_message() && group_->checks == CollectiveChecks::kOn) {
     differs = disagreement(group_->name(), number, group_->global_ranks, lane_->all().span<std::int64_t>());
@@ -84,7 +84,7 @@ void LaneOperation::compare() const {
 }
 
 std::string LaneOperation::describe() const {
-  const auto peer = [&] { return group_->global_ranks[static_cast<std::size_t>(call_.root)]; };
+  const auto peer = [&] { return at(group_->global_ranks, call_.root); };
   std::string what = fmt::format("{} #{}", to_string(call_.operation), ticket_ + 1);
   if (call_.operation == CommOperation::kSend) what += fmt::format(" to rank {}", peer());
   if (call_.operation == CommOperation::kRecv) what += fmt::format(" from rank {}", peer());

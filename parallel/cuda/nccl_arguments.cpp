@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "core/at.h"
 #include "core/check.h"
 
 namespace trident {
@@ -60,8 +61,8 @@ std::optional<std::string> version_disagreement(std::string_view group, std::spa
   const auto other = std::find_if(versions.begin(), versions.end(), [&](int version) { return version != versions.front(); });
   if (other == versions.end()) return std::nullopt;
   return fmt::format("{}: rank {} has NCCL {} and rank {} has NCCL {}; let all nodes load the same libnccl.so.2", group,
-                     global_ranks.front(), nccl_version_text(versions.front()),
-                     global_ranks[static_cast<std::size_t>(other - versions.begin())], nccl_version_text(*other));
+                     global_ranks.front(), nccl_version_text(versions.front()), at(global_ranks, other - versions.begin()),
+                     nccl_version_text(*other));
 }
 
 std::optional<std::string> shared_gpu(std::string_view group, std::span<const int> global_ranks, std::span<const GpuId> gpus) {

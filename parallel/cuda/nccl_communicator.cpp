@@ -7,6 +7,7 @@
 
 #include <fmt/ranges.h>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "core/clock.h"
 #include "device/cuda/cuda_error.h"
@@ -195,7 +196,7 @@ NcclHandle& NcclCommunicator::handle_of(const CollectiveCall& call) {
 CpuStream& NcclCommunicator::control_of(const CollectiveCall& call) {
   const bool sends = call.operation == CommOperation::kSend;
   if (!sends && call.operation != CommOperation::kRecv) return collective_control_;
-  std::unique_ptr<CpuStream>& stream = (sends ? control_to_ : control_from_)[static_cast<std::size_t>(call.root)];
+  std::unique_ptr<CpuStream>& stream = at(sends ? control_to_ : control_from_, call.root);
   if (stream == nullptr)
     stream = std::make_unique<CpuStream>(fmt::format("{} (control of messages)", name()), CpuStream::Mode::kQueue, progress());
   return *stream;
@@ -263,7 +264,7 @@ void NcclCommunicator::launch_paths(cudaStream_t stream, std::span<const Collect
   }
 }
 
-// Those of `calls` that go by `handle`, as one.
+// Launches the calls that go by `handle` as one.
 void NcclCommunicator::launch_on(NcclHandle& handle, cudaStream_t stream, std::span<const CollectiveCall> calls) {
   handle.enter(stream);
   const ncclResult_t result = handle.settle(call_together(handle, stream, calls), progress());

@@ -5,6 +5,7 @@
 
 #include <fmt/ranges.h>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "core/clock.h"
 #include "device/no_allocation.h"
@@ -55,10 +56,9 @@ void NcclWatch::compare() {
   const AllocationExemption message;
   std::optional<std::string> differs;
   if (call_.operation == CommOperation::kRecv) {
-    differs = message_disagreement(
-        group_->name, number_,
-        {group_->global_ranks[static_cast<std::size_t>(group_->rank)], fingerprint_of(call_, group_->global_ranks)},
-        {group_->global_ranks[static_cast<std::size_t>(call_.root)], record_of_words(all_.span<std::int64_t>()).fingerprint});
+    differs = message_disagreement(group_->name, number_,
+                                   {at(group_->global_ranks, group_->rank), fingerprint_of(call_, group_->global_ranks)},
+                                   {at(group_->global_ranks, call_.root), record_of_words(all_.span<std::int64_t>()).fingerprint});
   } else if (call_.operation != CommOperation::kSend) {
     differs = disagreement(group_->name, number_, group_->global_ranks, all_.span<std::int64_t>());
   }
@@ -73,17 +73,16 @@ void NcclWatch::look_for_trouble() {
   const AllocationExemption message;
   if (const ncclResult_t state = handle_->asynchronous_error(); state != ncclSuccess && state != ncclInProgress) {
     group_->fail(fmt::format("{}: NCCL reports \"{}\" while rank {} waits for {} {}; NCCL_DEBUG=WARN says more", group_->name,
-                             handle_->explain(state), group_->global_ranks[static_cast<std::size_t>(group_->rank)], call_text(),
-                             ranks_text()));
+                             handle_->explain(state), at(group_->global_ranks, group_->rank), call_text(), ranks_text()));
   }
   if (now - watched_since_ >= group_->timeout_seconds) {
-    group_->fail(fmt::format("rank {} waited {:.3g} s for {}", group_->global_ranks[static_cast<std::size_t>(group_->rank)],
-                             now - watched_since_, describe()));
+    group_->fail(
+        fmt::format("rank {} waited {:.3g} s for {}", at(group_->global_ranks, group_->rank), now - watched_since_, describe()));
   }
 }
 
 std::string NcclWatch::call_text() const {
-  const auto peer = [&] { return group_->global_ranks[static_cast<std::size_t>(call_.root)]; };
+  const auto peer = [&] { return at(group_->global_ranks, call_.root); };
   std::string text = fmt::format("{} #{}", to_string(call_.operation), number_);
   if (call_.operation == CommOperation::kSend) text += fmt::format(" to rank {}", peer());
   if (call_.operation == CommOperation::kRecv) text += fmt::format(" from rank {}", peer());

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <string>
 
+#include "core/at.h"
 #include "parallel/cuda/cuda_handles.h"
 #include "parallel/cuda/lane_operation.h"
 #include "parallel/cuda/staged_cut.h"
@@ -39,7 +40,7 @@ class StagedOperation final : public LaneOperation {
   void copy_in(std::int64_t chunk);
   void exchange(std::int64_t chunk);
   void copy_out(std::int64_t chunk);
-  Slot& slot(std::int64_t chunk) { return slots_[static_cast<std::size_t>(chunk % 2)]; }
+  Slot& slot(std::int64_t chunk) { return at(slots_, chunk % 2); }
   std::int64_t slot_bytes() const { return lane().data_bytes() / 2; }
   // `count` elements at `first` of chunk's slot, as host memory.
   TensorView staged(std::int64_t chunk, std::int64_t first, std::int64_t count) const;

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/at.h"
+
 namespace trident {
 namespace {
 
@@ -41,7 +43,7 @@ ParallelContext::ParallelContext(const ProcessGrid& grid, Device& device, std::u
   pipeline_backward_ = of_tensors(Axis::kPipeline, whole(Axis::kPipeline), "pp (backward)");
   for (const auto& [axis, name] : {std::pair{Axis::kTensor, "tp (statistics)"}, {Axis::kContext, "cp (statistics)"},
                                    {Axis::kData, "dp (statistics)"}, {Axis::kPipeline, "pp (statistics)"}}) {
-    statistics_[static_cast<std::size_t>(axis)] = watched(world_->split(whole(axis), name));
+    at(statistics_, axis) = watched(world_->split(whole(axis), name));
   }
   for (const SubAxis& sub_axis : partial_axes) {
     TRIDENT_CHECK(sub_axis.axis == Axis::kTensor, "gradients are partial over {}", to_string(sub_axis));
@@ -87,7 +89,7 @@ std::string ParallelContext::register_memory(TensorView memory) {
 
 std::array<double, kNumAxes> ParallelContext::bytes_sent() const {
   std::array<double, kNumAxes> bytes{};
-  const auto add = [&](Axis axis, const Communicator& c) { bytes[static_cast<std::size_t>(axis)] += c.counters().total_bytes(); };
+  const auto add = [&](Axis axis, const Communicator& c) { at(bytes, axis) += c.counters().total_bytes(); };
   add(Axis::kTensor, *tensor_);
   add(Axis::kData, *data_reduce_);
   add(Axis::kData, *data_gather_);

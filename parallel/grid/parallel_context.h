@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/at.h"
 #include "device/device.h"
 #include "parallel/communicator/communicator.h"
 #include "parallel/grid/process_grid.h"
@@ -45,7 +46,7 @@ class ParallelContext {
   // Sums of partial gradients over a sub-axis of tp, on reduce_stream().
   Communicator& partial(const SubAxis& sub_axis);
   // Step statistics over an axis (norm, loss): host memory, on host_stream().
-  Communicator& statistics(Axis axis) { return *statistics_[static_cast<std::size_t>(axis)]; }
+  Communicator& statistics(Axis axis) { return *at(statistics_, axis); }
 
   // All operands of the communicators above but the statistics' will lie in `memory`, which outlives them
   // (Communicator::register_memory). Collective over the world; the same line on every rank: a group that gains nothing from it,

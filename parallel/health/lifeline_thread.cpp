@@ -17,6 +17,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "core/clock.h"
 #include "parallel/health/epoll_control.h"
@@ -134,7 +135,7 @@ void LifelineThread::watch() {
   for (;;) {
     const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), milliseconds_to_next_duty());
     advance_clock();
-    for (int i = 0; i < count; ++i) dispatch(events[static_cast<std::size_t>(i)].data.fd);
+    for (int i = 0; i < count; ++i) dispatch(at(events, i).data.fd);
     obey_orders();
     do_duties();
     judge();

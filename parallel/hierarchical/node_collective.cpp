@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/at.h"
 #include "core/check.h"
 
 namespace trident {
@@ -111,8 +112,8 @@ void NodeCollective::begin_across() {
   const int* positions = nullptr;
   switch (whole_.operation) {
     case CommOperation::kAllReduce: case CommOperation::kBroadcast: {
-      const ElementRange mine = share(group_->my_index);
-      part.out = call_.out.range(mine.begin, mine.count());
+      const IndexRange mine = share(group_->my_index);
+      part.out = call_.out.range(mine.begin, mine.size());
       part.in = part.out;
       if (call_.root >= 0) part.root = group_->node_of(call_.root);
       break;
@@ -164,33 +165,32 @@ void NodeCollective::work(const PeerOperands& operands) {
 
 void NodeCollective::add_share(const PeerOperands& operands) {
   if (is_carrier() && group_->num_local() > 1) {
-    const ElementRange mine = share(group_->my_index);
-    add(operands, mine.begin, mine.count(), call_.out.data() + mine.begin * element());
+    const IndexRange mine = share(group_->my_index);
+    add(operands, mine.begin, mine.size(), call_.out.data() + mine.begin * element());
   }
 }
 
 // The sum of `count` elements from `first` of all operands goes to `out`.
 void NodeCollective::add(const PeerOperands& operands, std::int64_t first, std::int64_t count, std::byte* out) {
-  const PeerOperands::Range part = operands.within(first * element(), (first + count) * element());
-  if (part.bytes() == 0) return;
+  const IndexRange part = operands.within(first * element(), (first + count) * element());
+  if (part.size() == 0) return;
   std::vector<const std::byte*>& sources = group_->sources;
   for (std::size_t i = 0; i < sources.size(); ++i) sources[i] = operands.at(i, part.begin);
   std::byte* const to = out + (part.begin - first * element());
-  reduce_in_rank_order(call_.in.dtype(), whole_.reduce, {&to, 1}, sources, part.bytes() / element());
+  reduce_in_rank_order(call_.in.dtype(), whole_.reduce, {&to, 1}, sources, part.size() / element());
 }
 
 // `bytes` bytes from `from` of member `index`'s operand go to `out`.
 void NodeCollective::take(const PeerOperands& operands, int index, std::int64_t from, std::int64_t bytes, std::byte* out) {
-  const PeerOperands::Range part = operands.within(from, from + bytes);
-  if (part.bytes() > 0)
-    copy_bytes(out + (part.begin - from), operands.at(static_cast<std::size_t>(index), part.begin), part.bytes());
+  const IndexRange part = operands.within(from, from + bytes);
+  if (part.size() > 0) copy_bytes(out + (part.begin - from), operands.at(static_cast<std::size_t>(index), part.begin), part.size());
 }
 
 void NodeCollective::take_shares(const PeerOperands& operands) {
   for (int lane = 0; lane < lanes(); ++lane) {
     if (lane == group_->my_index) continue;
     const std::int64_t from = share(lane).begin * element();
-    take(operands, lane, from, share(lane).count() * element(), call_.out.data() + from);
+    take(operands, lane, from, share(lane).size() * element(), call_.out.data() + from);
   }
 }
 
@@ -218,7 +218,7 @@ void NodeCollective::take_carried(const PeerOperands& operands) {
   if (group_->my_index >= group_->rails) return;
   const std::int64_t bytes = call_.in.num_bytes();
   for (int index = group_->my_index + group_->rails; index < group_->num_local(); index += group_->rails)
-    take(operands, index, 0, bytes, call_.out.data() + group_->on_my_node()[static_cast<std::size_t>(index)] * bytes);
+    take(operands, index, 0, bytes, call_.out.data() + at(group_->on_my_node(), index) * bytes);
 }
 
 void NodeCollective::take_gathered(const PeerOperands& operands) {
@@ -234,8 +234,7 @@ void NodeCollective::take_gathered(const PeerOperands& operands) {
 void NodeCollective::take_slices(const PeerOperands& operands) {
   const std::int64_t bytes = slice_ * element();
   for (int i = 0; i < group_->num_local(); ++i)
-    take(operands, i, group_->across.rank() * bytes, bytes,
-         call_.out.data() + group_->on_my_node()[static_cast<std::size_t>(i)] * bytes);
+    take(operands, i, group_->across.rank() * bytes, bytes, call_.out.data() + at(group_->on_my_node(), i) * bytes);
 }
 
 std::string NodeCollective::describe() const {

@@ -45,7 +45,7 @@ class NodeCollective final : public CommunicatorOperation, private PeerWork {
   std::int64_t element() const { return size_of(call_.in.dtype()); }
   int lanes() const;  // rails that carry something
   bool is_carrier() const { return group_->my_index < lanes(); }
-  ElementRange share(int lane) const { return share_of(call_.in.num_elements(), call_.in.dtype(), lanes(), lane); }
+  IndexRange share(int lane) const { return share_of(call_.in.num_elements(), call_.in.dtype(), lanes(), lane); }
   bool is_on_roots_node() const;
 
   void start();

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/at.h"
 #include "device/buffer.h"
 #include "parallel/shared_memory/shared_group.h"
 #include "parallel/transport/wire_group.h"
@@ -21,16 +22,16 @@ struct NodeGroup {
 
   int size() const { return across.size(); }
   int num_nodes() const { return static_cast<int>(members.size()); }
-  const std::vector<int>& on_my_node() const { return members[static_cast<std::size_t>(my_node)]; }
+  const std::vector<int>& on_my_node() const { return at(members, my_node); }
   int num_local() const { return static_cast<int>(on_my_node().size()); }
   // The member of this node that carries what member `index` sends to and receives from other nodes.
   int carrier(int index) const { return index % rails; }
   int node_of(int rank) const;
   bool is_even() const { return num_local() == rails; }  // all members of this node are carriers
   // The group rank of every node's slice number `round` on rail `index`, or -1.
-  const int* slices_on_rail(int round) const { return &slices[static_cast<std::size_t>(round * num_nodes())]; }
+  const int* slices_on_rail(int round) const { return &at(slices, round * num_nodes()); }
   // The same, as positions in a round's part of the scratch buffer: the number of the node, or -1.
-  const int* nodes_on_rail(int round) const { return &places[static_cast<std::size_t>(round * num_nodes())]; }
+  const int* nodes_on_rail(int round) const { return &at(places, round * num_nodes()); }
 
   WireGroup across;                      // all ranks; for messages, and slices of all_to_all
   std::vector<std::vector<int>> members;  // group ranks of each node, in order; nodes in the order of their first

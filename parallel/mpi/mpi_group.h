@@ -44,7 +44,7 @@ struct MpiGroup {
   static MpiGroup of(MPI_Comm comm);
   // The ranks that pass the same color, in the order of this group.
   MpiGroup split(int color) const;
-  // Those that can share memory.
+  // The ranks that can share memory.
   MpiGroup split_by_node() const;
 
   // Collective: every rank's text, by rank.

@@ -7,6 +7,8 @@
 #include <string_view>
 #include <utility>
 
+#include "core/at.h"
+
 namespace trident {
 
 MpiGroup ranks_of_my_node(const MpiGroup& world, int ranks_per_node) {
@@ -38,8 +40,7 @@ std::vector<int> number_nodes(const MpiGroup& world, const MpiGroup& node) {
 
   std::vector<int> nodes(static_cast<std::size_t>(world.size));
   if (otherwise[0] == 0 || otherwise[1] == 0) {
-    for (int rank = 0; rank < world.size; ++rank)
-      nodes[static_cast<std::size_t>(rank)] = otherwise[0] == 0 ? in_blocks(rank) : in_turn(rank);
+    for (int rank = 0; rank < world.size; ++rank) at(nodes, rank) = otherwise[0] == 0 ? in_blocks(rank) : in_turn(rank);
     return nodes;
   }
   check_mpi(MPI_Gather(&mine, 1, MPI_INT, nodes.data(), 1, MPI_INT, 0, world.comm), "MPI_Gather");

@@ -104,7 +104,7 @@ void MpiWire::poll() {
 // further, because MPI moves only in calls. What the library refuses here matters to nobody.
 void MpiWire::abandon() noexcept {
   for (std::size_t i = 0; i < in_flight_.size(); ++i) {
-    if (pieces_[static_cast<std::size_t>(entries_[i])].direction == Direction::kRecv) MPI_Cancel(&in_flight_[i]);
+    if (at(pieces_, entries_[i]).direction == Direction::kRecv) MPI_Cancel(&in_flight_[i]);
     MPI_Request_free(&in_flight_[i]);
   }
   in_flight_.clear();
@@ -144,7 +144,7 @@ void MpiWire::note(int code, int completed) {
   for (int i = 0; i < completed; ++i) {
     const auto place = static_cast<std::size_t>(at(completed_, i));
     const MPI_Status& status = at(statuses_, i);
-    Piece& piece = pieces_[static_cast<std::size_t>(entries_[place])];
+    Piece& piece = at(pieces_, entries_[place]);
     piece.done = true;
     piece.code = code == MPI_ERR_IN_STATUS ? status.MPI_ERROR : MPI_SUCCESS;  // a field that success leaves as it was
     if (piece.code == MPI_SUCCESS && piece.direction == Direction::kRecv)

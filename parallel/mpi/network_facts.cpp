@@ -82,7 +82,8 @@ std::string describe(const NetworkFacts& facts) {
                        fmt::join(facts.infiniband, ", "));
   }
   if (facts.interfaces.empty()) return "between nodes: TCP";
-  return fmt::format("between nodes: TCP over those of {} that btl_tcp_if_include and btl_tcp_if_exclude allow", fmt::join(facts.interfaces, ", "));
+  return fmt::format("between nodes: TCP over {}, as far as btl_tcp_if_include and btl_tcp_if_exclude allow",
+                     fmt::join(facts.interfaces, ", "));
 }
 
 std::string network_warning(const NetworkFacts& facts) {

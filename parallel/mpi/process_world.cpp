@@ -11,6 +11,7 @@
 #include <thread>
 #include <utility>
 
+#include "core/at.h"
 #include "core/clock.h"
 #include "core/file_io.h"
 #include "core/host_name.h"
@@ -133,7 +134,7 @@ class MpiWorld final : public ProcessWorld {
         node_(ranks_of_my_node(world_, options.ranks_per_node)),
         local_(node_),
         nodes_(number_nodes(world_, node_)),
-        wire_(world_, [this](int rank) { return hosts_.of(nodes_[static_cast<std::size_t>(rank)]); }, options.piece_bytes, calls_),
+        wire_(world_, [this](int rank) { return hosts_.of(at(nodes_, rank)); }, options.piece_bytes, calls_),
         segment_(shared_segment()),
         hosts_(world_, node_, host_name(), segment_),
         memory_(segment_),

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "core/int_math.h"
 #include "core/tsan_announce.h"
@@ -73,6 +74,9 @@ bool CollectiveOperation::poll() {
     if (needs_stages()) {
       fill_stage();
       phase_ = Phase::kStaged;
+    } else if (is_shared_out()) {
+      reduce_shares();
+      phase_ = Phase::kSharedOut;
     } else {
       const SharedWorld::Touching touching(*group_->world, group_->local_rank());
       move(whole_operands());
@@ -81,8 +85,10 @@ bool CollectiveOperation::poll() {
       if (!is_inside_peers()) return complete();
     }
   }
-  if (phase_ == Phase::kStaged) {
-    if (!advance_stages()) return false;
+  if (phase_ == Phase::kSharedOut && slot().filled.load(std::memory_order_acquire) < static_cast<std::uint64_t>(group_->size()))
+    return false;
+  if (phase_ == Phase::kStaged && !advance_stages()) return false;
+  if (phase_ == Phase::kSharedOut || phase_ == Phase::kStaged) {
     finish();
     return complete();
   }
@@ -117,7 +123,9 @@ void CollectiveOperation::post() {
     copy(group_->block.stage(sequence_, group_->rank), in_.data(), in_.num_bytes());
   } else {
     mine.operand = memory.reaches(in_.data(), in_.num_bytes()) ? memory.post(in_.data()) : kUnreachable;
-    slot().filled.store(0, std::memory_order_relaxed);  // nobody counts before all have arrived, and all that counted have finished
+    // Nobody counts before all have arrived, and all that counted have finished.
+    slot().filled.store(0, std::memory_order_relaxed);
+    slot().taken.store(0, std::memory_order_relaxed);
   }
   mine.posted.store(sequence_ + 1, std::memory_order_release);
   if (slot().arrived.fetch_add(1, std::memory_order_acq_rel) + 1 == complete_at()) {
@@ -145,6 +153,11 @@ void CollectiveOperation::check_agreement_with(int rank) const {
                   to_string(mine_first ? theirs : fingerprint_)));
 }
 
+// Whether ranks take shares of the work as they come.
+bool CollectiveOperation::is_shared_out() const {
+  return work_ == nullptr && fingerprint_.operation == CommOperation::kAllReduce && !is_inline();
+}
+
 bool CollectiveOperation::needs_stages() const {
   if (is_inline()) return false;
   if (work_ == nullptr && fingerprint_.operation == CommOperation::kBroadcast) return post_of(root_).operand == kUnreachable;
@@ -157,9 +170,9 @@ PeerOperands CollectiveOperation::whole_operands() const {
   std::vector<const std::byte*>& sources = group_->sources;
   for (int r = 0; r < group_->size(); ++r) {
     const bool is_read = work_ != nullptr || fingerprint_.operation != CommOperation::kBroadcast || r == root_;
-    sources[static_cast<std::size_t>(r)] = is_inline() ? group_->block.stage(sequence_, r)
-                                           : is_read  ? group_->world->memory().reach(post_of(r).operand)
-                                                      : nullptr;
+    at(sources, r) = is_inline() ? group_->block.stage(sequence_, r)
+                     : is_read   ? group_->world->memory().reach(post_of(r).operand)
+                                 : nullptr;
   }
   return {sources, 0, in_.num_bytes()};
 }
@@ -172,8 +185,7 @@ PeerOperands CollectiveOperation::staged_piece() const {
   const std::int64_t stretch = stretches_.first + static_cast<std::int64_t>(piece_ / pieces_of_a_stretch()) * stretches_.stride;
   const std::int64_t begin = stretch + static_cast<std::int64_t>(piece_ % pieces_of_a_stretch()) * kPieceBytes;
   std::vector<const std::byte*>& sources = group_->sources;
-  for (int r = 0; r < group_->size(); ++r)
-    sources[static_cast<std::size_t>(r)] = group_->block.stage(sequence_, r) + piece_ % 2 * kPieceBytes;
+  for (int r = 0; r < group_->size(); ++r) at(sources, r) = group_->block.stage(sequence_, r) + piece_ % 2 * kPieceBytes;
   return {sources, begin, std::min(begin + kPieceBytes, stretch + stretches_.bytes)};
 }
 
@@ -200,7 +212,7 @@ void CollectiveOperation::move(const PeerOperands& operands) {
   if (work_ != nullptr) return work_->work(operands);
   switch (fingerprint_.operation) {
     case CommOperation::kAllReduce:
-    case CommOperation::kReduceScatter: return reduce_and_spread(operands);
+    case CommOperation::kReduceScatter: return reduce_and_spread(operands, group_->rank);
     case CommOperation::kAllGather: return copy_slices(operands, 0);
     case CommOperation::kAllToAll: return copy_slices(operands, in_.num_bytes() / group_->size() * group_->rank);
     case CommOperation::kBroadcast:
@@ -212,15 +224,24 @@ void CollectiveOperation::move(const PeerOperands& operands) {
   }
 }
 
-// An all_reduce of operands that were copied is done by every rank for itself. Otherwise this rank reduces its share of the
-// elements, which nobody else touches in any buffer, and an all_reduce writes the result into every rank's buffer while it is in
-// cache.
-void CollectiveOperation::reduce_and_spread(const PeerOperands& operands) {
+// A rank that comes late finds its share done, where ranks share cores, and need not sleep once more.
+void CollectiveOperation::reduce_shares() {
+  const SharedWorld::Touching touching(*group_->world, group_->local_rank());
+  const auto size = static_cast<std::uint64_t>(group_->size());
+  for (std::uint64_t share = slot().taken.fetch_add(1); share < size; share = slot().taken.fetch_add(1)) {
+    reduce_and_spread(whole_operands(), static_cast<int>(share));
+    if (slot().filled.fetch_add(1) + 1 == size) group_->ring_others();
+  }
+}
+
+// An all_reduce of operands that were copied is done by every rank for itself. Otherwise this rank reduces a share of the elements,
+// which nobody else touches in any buffer, and an all_reduce writes the result into every rank's buffer while it is in cache.
+void CollectiveOperation::reduce_and_spread(const PeerOperands& operands, int share_number) {
   std::vector<std::byte*>& outs = group_->outs;
   const std::int64_t element = size_of(in_.dtype());
   const bool copied = is_inline() || phase_ == Phase::kStaged;
   outs.clear();
-  PeerOperands::Range share{operands.begin, operands.end};
+  IndexRange share{operands.begin, operands.end};
   if (fingerprint_.operation == CommOperation::kReduceScatter) {
     const std::int64_t slice = group_->rank * out_.num_bytes();
     share = operands.within(slice, slice + out_.num_bytes());
@@ -228,26 +249,25 @@ void CollectiveOperation::reduce_and_spread(const PeerOperands& operands) {
   } else if (copied) {
     outs.push_back(out_.data() + share.begin);
   } else {
-    const ElementRange mine = share_of(in_.num_elements(), in_.dtype(), group_->size(), group_->rank);
+    const IndexRange mine = share_of(in_.num_elements(), in_.dtype(), group_->size(), share_number);
     share = {mine.begin * element, mine.end * element};
     for (int i = 0; i < group_->size(); ++i) {
       const int r = (group_->rank + i) % group_->size();
       outs.push_back(group_->world->memory().reach(post_of(r).operand) + share.begin);
     }
   }
-  if (share.bytes() == 0) return;
+  if (share.size() == 0) return;
   for (std::size_t r = 0; r < operands.size(); ++r) group_->sources[r] = operands.at(r, share.begin);
-  reduce_in_rank_order(in_.dtype(), fingerprint_.reduce, outs, group_->sources, share.bytes() / element);
+  reduce_in_rank_order(in_.dtype(), fingerprint_.reduce, outs, group_->sources, share.size() / element);
 }
 
 // Slice r of `out` from rank r's operand.
 void CollectiveOperation::copy_slices(const PeerOperands& operands, std::int64_t source_offset) {
   const std::int64_t bytes = out_.num_bytes() / group_->size();
-  const PeerOperands::Range part = operands.within(source_offset, source_offset + bytes);
+  const IndexRange part = operands.within(source_offset, source_offset + bytes);
   for (int i = 0; i < group_->size(); ++i) {  // each begins with itself, so that ranks do not queue up at one peer's memory
     const int r = (group_->rank + i) % group_->size();
-    copy(out_.data() + r * bytes + (part.begin - source_offset), operands.at(static_cast<std::size_t>(r), part.begin),
-         part.bytes());
+    copy(out_.data() + r * bytes + (part.begin - source_offset), operands.at(static_cast<std::size_t>(r), part.begin), part.size());
   }
 }
 
@@ -255,7 +275,7 @@ void CollectiveOperation::finish() {
   post_of(group_->rank).finished.store(sequence_ + 1, std::memory_order_release);
   if (slot().finished.fetch_add(1) + 1 != complete_at()) return;
   const bool reuse_awaited = slot().reuse_awaited.exchange(0) != 0;
-  if (reuse_awaited || !is_inline()) group_->ring_others();
+  if (reuse_awaited || (!is_inline() && phase_ != Phase::kSharedOut)) group_->ring_others();
 }
 
 void CollectiveOperation::move_alone() {
@@ -287,6 +307,9 @@ std::string CollectiveOperation::describe() const {
     case Phase::kPosted: return fmt::format("{}: {}", call, missing(false, sequence_));
     case Phase::kStaged:
       return fmt::format("{}: piece {} of {} is not there from all ranks", call, piece_ + 1, num_pieces());
+    case Phase::kSharedOut:
+      return fmt::format("{}: {} of {} shares are not reduced", call,
+                         static_cast<std::uint64_t>(group_->size()) - slot().filled.load(), group_->size());
     case Phase::kMoved: return fmt::format("{}: {}", call, missing(true, sequence_));
   }
   return call;

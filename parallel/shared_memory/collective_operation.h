@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/index_range.h"
 #include "core/tensor_view.h"
 #include "parallel/communicator/collective_kind.h"
 #include "parallel/communicator/host_communicator.h"
@@ -24,11 +25,7 @@ struct PeerOperands {
   // Byte `offset` of a rank's operand, within the part.
   const std::byte* at(std::size_t rank, std::int64_t offset) const { return pieces[rank] + (offset - begin); }
   // Cuts [first, last) to the part; empty ranges have begin == end.
-  struct Range {
-    std::int64_t begin, end;
-    std::int64_t bytes() const { return end - begin; }
-  };
-  Range within(std::int64_t first, std::int64_t last) const {
+  IndexRange within(std::int64_t first, std::int64_t last) const {
     const std::int64_t from = std::clamp(begin, first, last);
     return {from, std::clamp(end, from, last)};
   }
@@ -69,10 +66,11 @@ class CollectiveOperation final : public CommunicatorOperation {
   std::string describe() const override;
 
  private:
-  enum class Phase : std::uint8_t { kPrepared, kIssued, kPosted, kStaged, kMoved };
+  enum class Phase : std::uint8_t { kPrepared, kIssued, kPosted, kStaged, kSharedOut, kMoved };
 
   bool is_inline() const { return in_.num_bytes() <= kInlineBytes; }
   bool needs_stages() const;     // an operand that is read lies out of peers' reach
+  bool is_shared_out() const;
   bool is_inside_peers() const;  // whether peers use this rank's buffers until they have finished
   CollectiveSlot& slot() const { return group_->block.slot(sequence_); }
   CollectivePost& post_of(int rank) const { return group_->block.post(sequence_, rank); }
@@ -88,7 +86,8 @@ class CollectiveOperation final : public CommunicatorOperation {
   void fill_stage();
   bool advance_stages();
   void move(const PeerOperands& operands);
-  void reduce_and_spread(const PeerOperands& operands);
+  void reduce_shares();
+  void reduce_and_spread(const PeerOperands& operands, int share_number);
   void copy_slices(const PeerOperands& operands, std::int64_t source_offset);
   void finish();
   void move_alone();

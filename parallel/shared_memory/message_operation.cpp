@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstring>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "core/int_math.h"
 #include "core/tsan_announce.h"
@@ -62,7 +63,7 @@ void MessageOperation::post() {
   s.operand = data_.empty() ? 0 : kUnreachable;
   if (s.operand != 0 && memory.reaches(data_.data(), data_.num_bytes())) s.operand = group_->world->memory().post(data_.data());
   if (s.operand == kUnreachable) {
-    std::uint64_t& stage = group_->stages[static_cast<std::size_t>(peer_)];
+    std::uint64_t& stage = at(group_->stages, peer_);
     if (stage == 0) stage = group_->world->allocate_stage();
     s.stage = stage;
   }

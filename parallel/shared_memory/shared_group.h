@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/at.h"
 #include "device/host/cpu_stream.h"
 #include "parallel/communicator/collective_kind.h"
 #include "parallel/shared_memory/shared_world.h"
@@ -33,10 +34,10 @@ struct SharedGroup {
   std::uint64_t splits = 0;           // so far
 
   int size() const { return static_cast<int>(local_ranks.size()); }
-  int local_rank() const { return local_ranks[static_cast<std::size_t>(rank)]; }
+  int local_rank() const { return at(local_ranks, rank); }
   int global_rank() const { return global_rank_of(rank); }
-  int global_rank_of(int r) const { return global_ranks[static_cast<std::size_t>(r)]; }
-  void ring(int r) const { world->doorbell(local_ranks[static_cast<std::size_t>(r)]).ring(); }
+  int global_rank_of(int r) const { return at(global_ranks, r); }
+  void ring(int r) const { world->doorbell(at(local_ranks, r)).ring(); }
   void ring_others() const;
 
   // The control block of a new group of `members` (ranks of this group, this one among them), which the first of them lays out.

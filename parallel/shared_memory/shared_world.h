@@ -6,7 +6,8 @@
 // Protocol of a collective operation, number s of its group, in slot s % kSlots of the group's control block:
 //   1. A rank may post once all ranks have finished operation s - kSlots. It writes its fingerprint, where its operand lies and,
 //      if that is small, the operand itself into its post, then adds itself to `arrived`.
-//   2. When all have arrived, each compares fingerprints and does its share of the work directly in its peers' memory.
+//   2. When all have arrived, each compares fingerprints and does its share of the work directly in its peers' memory. Shares of an
+//      all_reduce go to whoever asks for one next (`taken`), and it is complete when all of them are reduced (`filled`).
 //   3. It adds itself to `finished`. Where peers read or write its buffers, it waits until all have finished; a small operation,
 //      whose operands were copied, ends here after one synchronisation.
 // If somebody's operand lies where peers do not reach (PeerMemory), nobody reaches into anybody's: step 2 goes piece by piece. Each
@@ -42,7 +43,8 @@ struct CollectiveSlot {
   alignas(kCacheLine) std::atomic<std::uint64_t> arrived{0};
   alignas(kCacheLine) std::atomic<std::uint64_t> finished{0};
   std::atomic<std::uint32_t> reuse_awaited{0};  // somebody waits to post the slot's next operation
-  alignas(kCacheLine) std::atomic<std::uint64_t> filled{0};  // pieces of this use put in place, by all ranks together
+  // Pieces of this use put in place, or shares reduced, by all ranks together; and how often a share was asked for.
+  alignas(kCacheLine) std::atomic<std::uint64_t> filled{0}, taken{0};
 };
 
 // One rank's part in it. `posted` and `finished` hold sequence + 1; they serve error messages, the counters above the protocol.

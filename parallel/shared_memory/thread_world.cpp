@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "parallel/communicator/peer_failure.h"
 #include "parallel/shared_memory/shared_memory_communicator.h"
@@ -90,7 +91,7 @@ void run_thread_ranks(ThreadWorld& world, const std::function<void(int rank)>& b
   std::string not_started;
   for (int r = 0; r < world.size() && not_started.empty(); ++r) {
     try {
-      threads.emplace_back([&, r] { outcomes[static_cast<std::size_t>(r)] = run_rank(world, r, body); });
+      threads.emplace_back([&, r] { at(outcomes, r) = run_rank(world, r, body); });
     } catch (const std::system_error& error) {
       not_started =
           fmt::format("rank {} of {} got no thread: {}; raise ulimit -u or start fewer ranks", r, world.size(), error.what());

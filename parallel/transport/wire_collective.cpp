@@ -47,10 +47,10 @@ void WireCollective::issue_as(std::uint64_t number) {
   phase_ = Phase::kIssued;
 }
 
-ElementRange WireCollective::slice(int rank) const {
+IndexRange WireCollective::slice(int rank) const {
   if (fingerprint_.operation == CommOperation::kAllReduce) return share_of(in_.num_elements(), in_.dtype(), group_->size(), rank);
   const int position = positions_ != nullptr ? positions_[rank] : rank;
-  return position < 0 ? ElementRange{} : ElementRange{position * slice_, (position + 1) * slice_};
+  return position < 0 ? IndexRange{} : IndexRange{position * slice_, (position + 1) * slice_};
 }
 
 std::byte* WireCollective::slice_of_in(int rank) const { return writable(in_.data()) + slice(rank).begin * size_of(in_.dtype()); }
@@ -209,9 +209,9 @@ void WireCollective::add_pieces() {
 
 // Adds the next piece of this rank's slice if it is there from everybody.
 bool WireCollective::add_piece() {
-  const ElementRange mine = slice(group_->rank());
+  const IndexRange mine = slice(group_->rank());
   const std::int64_t element = size_of(in_.dtype()), piece = group_->piece_elements(in_.dtype());
-  const std::int64_t first = pieces_added_ * piece, count = std::min(piece, mine.count() - first);
+  const std::int64_t first = pieces_added_ * piece, count = std::min(piece, mine.size() - first);
   if (count <= 0) return false;
   for (int r = 0; r < group_->size(); ++r) {
     if (r == group_->rank()) continue;

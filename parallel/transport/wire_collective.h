@@ -40,8 +40,8 @@ class WireCollective final : public CommunicatorOperation {
   bool is_greeting() const { return group_->checks == CollectiveChecks::kOn && group_->size() <= kMostGreeted; }
   bool is_greeted(const WireGroup::Peer& peer) const { return peer.header_sent && peer.header_received; }
   bool is_greeted_by_all() const;
-  ElementRange slice(int rank) const;
-  std::int64_t slice_bytes(int rank) const { return slice(rank).count() * size_of(in_.dtype()); }
+  IndexRange slice(int rank) const;
+  std::int64_t slice_bytes(int rank) const { return slice(rank).size() * size_of(in_.dtype()); }
   std::byte* slice_of_out(int rank) const { return out_.data() + slice(rank).begin * size_of(in_.dtype()); }
   std::byte* slice_of_in(int rank) const;
   Step first_step() const;

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "device/buffer.h"
 #include "device/host/cpu_stream.h"
@@ -103,7 +104,7 @@ class WireGroup {
   int size() const { return static_cast<int>(global_ranks_.size()); }
   const std::vector<int>& global_ranks() const { return global_ranks_; }
   int global_rank() const { return global_rank_of(rank_); }
-  int global_rank_of(int r) const { return global_ranks_[static_cast<std::size_t>(r)]; }
+  int global_rank_of(int r) const { return at(global_ranks_, r); }
   std::int32_t channel() const { return channel_; }
   WireEndpoint& endpoint() const { return *endpoint_; }
   const std::shared_ptr<WireEndpoint>& shared_endpoint() const { return endpoint_; }

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <limits>
 
+#include "core/at.h"
 #include "core/tsan_announce.h"
 #include "device/no_allocation.h"
 
@@ -24,9 +25,7 @@ void WireMessage::prepare_recv(TensorView data, int peer) {
   target_ = data.data();
 }
 
-WireGroup::Turns& WireMessage::turns() const {
-  return (is_send() ? group_->sends : group_->recvs)[static_cast<std::size_t>(peer_)];
-}
+WireGroup::Turns& WireMessage::turns() const { return at(is_send() ? group_->sends : group_->recvs, peer_); }
 
 void WireMessage::issue() { sequence_ = turns().next++; }
 

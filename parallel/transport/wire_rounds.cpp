@@ -6,6 +6,7 @@
 #include <cstring>
 #include <limits>
 
+#include "core/at.h"
 #include "parallel/communicator/rank_order_sum.h"
 
 namespace trident {
@@ -43,7 +44,7 @@ bool WireRounds::advance() {
   while (round_ < rounds_) {
     WireEndpoint& endpoint = group_->endpoint();
     if (to_ >= 0) out_.send(endpoint, group_->global_rank_of(to_), group_->channel(), kWholeMessage);
-    if (from_ >= 0 && group_->peers[static_cast<std::size_t>(from_)].header_received)
+    if (from_ >= 0 && at(group_->peers, from_).header_received)
       in_.recv(endpoint, group_->global_rank_of(from_), group_->channel(), kWholeMessage);
     if ((to_ >= 0 && !out_.complete()) || (from_ >= 0 && !in_.complete())) return false;
     end_round();
@@ -129,8 +130,7 @@ void WireRounds::combine(const std::byte* lower, const std::byte* upper) {
 
 void WireRounds::add_gathered() {
   const int n = group_->size(), me = group_->rank();
-  for (int r = 0; r < n; ++r)
-    group_->sources[static_cast<std::size_t>(r)] = group_->staging() + (r - me + n) % n * inout_.num_bytes();
+  for (int r = 0; r < n; ++r) at(group_->sources, r) = group_->staging() + (r - me + n) % n * inout_.num_bytes();
   std::byte* const out = inout_.data();
   reduce_in_rank_order(inout_.dtype(), op_, {&out, 1}, group_->sources, inout_.num_elements());
 }

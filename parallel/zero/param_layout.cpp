@@ -4,8 +4,10 @@
 #include <cmath>
 #include <cstdint>
 
+#include "core/at.h"
 #include "core/dtype.h"
 #include "core/int_math.h"
+#include "core/normals.h"
 #include "core/philox.h"
 
 namespace trident {
@@ -81,7 +83,7 @@ std::vector<ShardPiece> shard_pieces(const BucketLayout& bucket, const std::vect
     const std::int64_t first = std::max(begin, entry.offset);
     const std::int64_t last = std::min(begin + count, entry.offset + entry.elements());
     if (first >= last) continue;
-    const ParamSpec& spec = specs[static_cast<std::size_t>(entry.param)];
+    const ParamSpec& spec = at(specs, entry.param);
     const ShardPiece piece{&spec, first - entry.offset, first - begin, last - first, spec.trainable,
                            owns_norm(spec, tensor_degree, tensor_rank)};
     if (spec.trainable && !std::ranges::all_of(spec.parts, &PartSpec::trainable))
@@ -145,33 +147,32 @@ std::vector<TensorStretch> tensor_stretches(const ShardPiece& piece, int tensor_
 }
 
 void draw_initial_values(const ShardPiece& piece, int tensor_degree, int tensor_rank, std::uint64_t seed, std::span<float> out) {
-  const ElementMap map(*piece.spec, tensor_degree, tensor_rank);
-  const PartSpec* keyed = nullptr;
-  PhiloxKey key{};
-  Normals normals(key);
-  for (std::int64_t i = 0; i < piece.count; ++i) {
-    float value = 0.0f;  // padding
-    if (const auto element = map(piece.param_begin + i)) {
-      const Init& init = element->part->init;
-      if (element->part != keyed) {
-        keyed = element->part;
-        key = random_key(seed, RandomPurpose::kInit, init.of.empty() ? keyed->tensor : init.of);
-        normals = Normals(key);
-      }
+  for (const TensorStretch& stretch : tensor_stretches(piece, tensor_degree, tensor_rank)) {
+    const auto values = out.subspan(static_cast<std::size_t>(stretch.begin), static_cast<std::size_t>(stretch.count));
+    if (stretch.part == nullptr || stretch.part->init.kind == InitKind::kZeros) {
+      std::ranges::fill(values, 0.0f);
+      continue;
+    }
+    const Init& init = stretch.part->init;
+    const PhiloxKey key = random_key(seed, RandomPurpose::kInit, init.of.empty() ? stretch.part->tensor : init.of);
+    Normals normals(key);
+    std::int64_t index = stretch.first_index + stretch.first_column, column = stretch.first_column;
+    for (float& value : values) {
+      const auto number = static_cast<std::uint64_t>(index);
       if (init.kind == InitKind::kOnes) value = 1.0f;
-      const auto number = static_cast<std::uint64_t>(element->index);
       if (init.kind == InitKind::kNormal) value = init.standard_deviation * normals.at(number);
       if (init.kind == InitKind::kUniform) value = init.standard_deviation * (2.0f * uniform_at(key, number) - 1.0f);
       if (init.kind == InitKind::kRowLength) {
         double squares = 0;
-        for (std::int64_t at = element->index * init.columns, end = at + init.columns; at < end; ++at) {
+        for (std::int64_t at = index * init.columns, end = at + init.columns; at < end; ++at) {
           const double drawn = init.standard_deviation * normals.at(static_cast<std::uint64_t>(at));
           squares += drawn * drawn;
         }
         value = static_cast<float>(std::sqrt(squares));
       }
+      ++index;
+      if (++column == stretch.columns) index += stretch.stride - stretch.columns, column = 0;
     }
-    out[static_cast<std::size_t>(i)] = value;
   }
 }
 

@@ -9,6 +9,7 @@
 #include <span>
 #include <vector>
 
+#include "core/at.h"
 #include "core/zero_policy.h"
 #include "device/arena.h"
 #include "device/op_flags.h"
@@ -90,7 +91,7 @@ class ParamStore {
   // at `place` when gradients are not kept full. Waits until earlier reductions have left that memory.
   void begin_backward(int unit, int place, Accumulate mode);
   // Whether a parameter has a gradient.
-  bool trains(int unit, int param) const { return trains() && unit_of(unit).specs[static_cast<std::size_t>(param)].trainable; }
+  bool trains(int unit, int param) const { return trains() && at(unit_of(unit).specs, param).trainable; }
   // f32, dense; written by the layers in grad_mode().
   TensorView grad(int unit, int param) const;
   Accumulate grad_mode(int unit) const;

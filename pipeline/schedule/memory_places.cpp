@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/at.h"
 #include "core/check.h"
 
 namespace trident {
@@ -61,7 +62,7 @@ class Greedy {
   }
 
  private:
-  Order& alive_at(std::int64_t time) { return alive_[static_cast<std::size_t>(time - first_)]; }
+  Order& alive_at(std::int64_t time) { return at(alive_, time - first_); }
 
   std::int64_t gap_for(std::size_t i) {
     Order around;  // those of its time, from the bottom up

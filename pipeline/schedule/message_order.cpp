@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <optional>
 
+#include "core/at.h"
 #include "pipeline/schedule/schedule_simulator.h"
 
 namespace trident {
@@ -62,7 +63,7 @@ std::vector<std::vector<WovenItem>> weave_messages(const Schedule& schedule, Rec
       if (!message || source_rank(schedule, *message) == destination_rank(schedule, *message)) continue;
       const double time = timeline.ranks[rank][i].end;
       messages[rank].push_back({time, *message, ItemKind::kSend});
-      messages[static_cast<std::size_t>(destination_rank(schedule, *message))].push_back({time, *message, ItemKind::kReceive});
+      at(messages, destination_rank(schedule, *message)).push_back({time, *message, ItemKind::kReceive});
     }
 
   std::vector<std::vector<WovenItem>> woven(schedule.ranks.size());

@@ -7,6 +7,7 @@
 
 #include <fmt/ranges.h>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "core/counted.h"
 
@@ -37,21 +38,20 @@ class BalancedSplit {
  public:
   BalancedSplit(std::span<const double> unit_costs, int num_stages)
       : num_layers_(static_cast<int>(unit_costs.size()) - 2), num_stages_(num_stages), prefix_(1, 0.0) {
-    for (int block = 1; block <= num_layers_; ++block)
-      prefix_.push_back(prefix_.back() + unit_costs[static_cast<std::size_t>(block)]);
+    for (int block = 1; block <= num_layers_; ++block) prefix_.push_back(prefix_.back() + at(unit_costs, block));
     embedding_ = unit_costs.front();
     head_ = unit_costs.back();
   }
 
   std::vector<int> run() const {
     const Table least_maximum = solve([](double cost, double rest) { return std::max(cost, rest); });
-    const double limit = at(least_maximum, 0, 0);
+    const double limit = best_at(least_maximum, 0, 0);
     const Table least_squares = solve([&](double cost, double rest) { return cost > limit ? kImpossible : cost * cost + rest; });
 
     std::vector<int> counts;
     for (int stage = 0, block = 0; stage < num_stages_; ++stage) {
       int count = 1;
-      while (fold_squares(stage, block, count, limit, least_squares) != at(least_squares, stage, block)) ++count;
+      while (fold_squares(stage, block, count, limit, least_squares) != best_at(least_squares, stage, block)) ++count;
       counts.push_back(count);
       block += count;
     }
@@ -62,16 +62,14 @@ class BalancedSplit {
   using Table = std::vector<double>;
   static constexpr double kImpossible = std::numeric_limits<double>::infinity();
 
-  double at(const Table& best, int stage, int block) const {
-    return best[static_cast<std::size_t>(stage * (num_layers_ + 1) + block)];
-  }
+  double best_at(const Table& best, int stage, int block) const { return at(best, stage * (num_layers_ + 1) + block); }
   double cost(int stage, int block, int count) const {
-    return prefix_[static_cast<std::size_t>(block + count)] - prefix_[static_cast<std::size_t>(block)] +
-           (stage == 0 ? embedding_ : 0.0) + (stage == num_stages_ - 1 ? head_ : 0.0);
+    return at(prefix_, block + count) - at(prefix_, block) + (stage == 0 ? embedding_ : 0.0) +
+           (stage == num_stages_ - 1 ? head_ : 0.0);
   }
   double fold_squares(int stage, int block, int count, double limit, const Table& best) const {
     const double c = cost(stage, block, count);
-    return c > limit ? kImpossible : c * c + at(best, stage + 1, block + count);
+    return c > limit ? kImpossible : c * c + best_at(best, stage + 1, block + count);
   }
 
   template <class Fold> Table solve(Fold fold) const {
@@ -79,9 +77,9 @@ class BalancedSplit {
     best.back() = 0;  // no stage left, no block left
     for (int stage = num_stages_ - 1; stage >= 0; --stage)
       for (int block = 0; block < num_layers_; ++block) {
-        double& least = best[static_cast<std::size_t>(stage * (num_layers_ + 1) + block)];
+        double& least = at(best, stage * (num_layers_ + 1) + block);
         for (int count = 1; block + count <= num_layers_; ++count) {
-          const double rest = at(best, stage + 1, block + count);
+          const double rest = best_at(best, stage + 1, block + count);
           if (rest != kImpossible) least = std::min(least, fold(cost(stage, block, count), rest));
         }
       }

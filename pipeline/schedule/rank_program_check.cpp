@@ -7,7 +7,9 @@
 #include <set>
 #include <utility>
 
+#include "core/at.h"
 #include "core/check.h"
+#include "core/index_range.h"
 #include "pipeline/schedule/schedule_simulator.h"
 
 namespace trident {
@@ -42,9 +44,9 @@ class TakenPlaces {
   }
   // The unit that is in the way, if there is one.
   std::optional<int> add(int unit, int slot, std::int64_t bytes) {
-    const Range range{slot * kPlaceBytes, slot * kPlaceBytes + bytes};
+    const IndexRange range{slot * kPlaceBytes, slot * kPlaceBytes + bytes};
     for (const auto& [other, taken] : taken_)
-      if (other == unit || (taken.begin < range.end && range.begin < taken.end)) return other;
+      if (other == unit || taken.meets(range)) return other;
     taken_[unit] = range;
     return std::nullopt;
   }
@@ -53,10 +55,7 @@ class TakenPlaces {
   int first() const { return taken_.begin()->first; }
 
  private:
-  struct Range {
-    std::int64_t begin = 0, end = 0;
-  };
-  std::map<int, Range> taken_;  // by unit
+  std::map<int, IndexRange> taken_;  // by unit
 };
 
 // Slots of micro-batches from their forward on, by virtual stage.
@@ -99,7 +98,7 @@ class RankChecker {
   }
 
  private:
-  const std::vector<int>& units_of(int stage) const { return spec_.units_of_stage[static_cast<std::size_t>(stage)]; }
+  const std::vector<int>& units_of(int stage) const { return at(spec_.units_of_stage, stage); }
   bool mine(int stage) const {
     return stage >= 0 && stage < schedule_.num_virtual_stages() && schedule_.rank_of(stage) == rank_;
   }
@@ -173,8 +172,7 @@ class RankChecker {
       if (spec_.trains(i.unit) && i.overwrites() != (i.micro_batch == 0))
         return "the first gradient of the step overwrites, the others add";
       const int chunk = schedule_.chunk_of(i.virtual_stage), slot = program_.kept_slot(i.virtual_stage, i.micro_batch);
-      if (slot < 0 || slot >= program_.num_kept_slots[static_cast<std::size_t>(chunk)])
-        return fmt::format("no such kept slot: {}", slot);
+      if (slot < 0 || slot >= at(program_.num_kept_slots, chunk)) return fmt::format("no such kept slot: {}", slot);
       if (p.input_gradients == 0 && !kept_slots_.insert({chunk, slot}).second)
         return fmt::format("kept slot {} is still in use", slot);
     }

@@ -3,6 +3,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "core/counted.h"
 #include "pipeline/schedule/channel_check.h"
@@ -45,9 +46,7 @@ class OrderCheck {
   }
 
  private:
-  Progress& progress(int stage, int mb) {
-    return progress_[static_cast<std::size_t>(stage * schedule_.num_micro_batches + mb)];
-  }
+  Progress& progress(int stage, int mb) { return at(progress_, stage * schedule_.num_micro_batches + mb); }
 
   Fault misplaced(int rank, const Action& a) const {
     if (a.virtual_stage < 0 || a.virtual_stage >= schedule_.num_virtual_stages())
@@ -85,7 +84,7 @@ class OrderCheck {
 
   // Both halves add to gradients (norms' in the first), and the order of a sum is part of its bits.
   static Fault descending(const Action& a, std::vector<int>& last_of_stage, std::string_view which) {
-    int& last = last_of_stage[static_cast<std::size_t>(a.virtual_stage)];
+    int& last = at(last_of_stage, a.virtual_stage);
     if (a.micro_batch < last)
       return fmt::format("{} gradients run in ascending micro-batch order, and micro-batch {} came before", which, last);
     last = a.micro_batch;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/at.h"
 #include "core/check.h"
 
 namespace trident {
@@ -30,7 +31,7 @@ ScheduleTasks to_tasks(const Schedule& schedule, const ScheduleCosts& costs) {
   ScheduleTasks tasks{{}, 2 * stages * m};
   for (int rank = 0; rank < schedule.num_ranks; ++rank) {
     auto& list = tasks.ranks.emplace_back();
-    for (const Action& a : schedule.ranks[static_cast<std::size_t>(rank)]) {
+    for (const Action& a : at(schedule.ranks, rank)) {
       Task task;
       task.seconds = costs.action(rank, a);
       if (a.kind == ActionKind::kForward) {

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "core/int_math.h"
 #include "pipeline/schedule/memory_places.h"
@@ -37,7 +38,7 @@ Kind compute_kind(ActionKind kind) {
 }
 
 void append_computes(Instructions& list, const Action& action, const StepProgramSpec& spec) {
-  const std::vector<int>& units = spec.units_of_stage[static_cast<std::size_t>(action.virtual_stage)];
+  const std::vector<int>& units = at(spec.units_of_stage, action.virtual_stage);
   Instruction compute;
   compute.kind = compute_kind(action.kind);
   compute.virtual_stage = action.virtual_stage;
@@ -101,7 +102,7 @@ void assign_activation_slots(StepProgram& program, const StepProgramSpec& spec) 
   std::vector<SlotPool> activations(num_chunks), weights(num_chunks), kept(num_chunks);
   for (const Instruction& i : program.instructions) {
     if (!i.is_compute()) continue;
-    const auto& units = spec.units_of_stage[static_cast<std::size_t>(i.virtual_stage)];
+    const auto& units = at(spec.units_of_stage, i.virtual_stage);
     const int backward_units = spec.num_backward_units(i.virtual_stage);
     if (backward_units == 0) continue;
     const int last = units[units.size() - static_cast<std::size_t>(backward_units)];  // of the backward
@@ -125,22 +126,22 @@ void assign_activation_slots(StepProgram& program, const StepProgramSpec& spec) 
 void assign_receive_slots(StepProgram& program, const StepProgramSpec& spec) {
   SlotPool activations, gradients;
   constexpr int kNone = Instruction::kNone;  // came from this rank itself
-  const auto m = static_cast<std::size_t>(spec.schedule.num_micro_batches);
-  std::vector<int> held_activations(static_cast<std::size_t>(spec.schedule.num_chunks) * m, kNone);
+  const int micro_batches = spec.schedule.num_micro_batches;
+  std::vector<int> held_activations(static_cast<std::size_t>(spec.schedule.num_chunks * micro_batches), kNone);
   std::vector<int> held_gradients = held_activations;
-  const auto at = [&](std::vector<int>& held, const Instruction& i) -> int& {
-    return held[static_cast<std::size_t>(spec.schedule.chunk_of(i.virtual_stage)) * m + static_cast<std::size_t>(i.micro_batch)];
+  const auto slot_of = [&](std::vector<int>& held, const Instruction& i) -> int& {
+    return at(held, spec.schedule.chunk_of(i.virtual_stage) * micro_batches + i.micro_batch);
   };
   const auto release = [&](SlotPool& pool, std::vector<int>& held, const Instruction& reader) {
-    if (int& slot = at(held, reader); slot != kNone) pool.release(std::exchange(slot, kNone));
+    if (int& slot = slot_of(held, reader); slot != kNone) pool.release(std::exchange(slot, kNone));
   };
   for (Instruction& i : program.instructions) {
     if (i.kind == Kind::kRecvActivation) {
-      i.receive_slot = at(held_activations, i) = activations.acquire();
+      i.receive_slot = slot_of(held_activations, i) = activations.acquire();
     } else if (i.kind == Kind::kRecvGradient) {
-      i.receive_slot = at(held_gradients, i) = gradients.acquire();
+      i.receive_slot = slot_of(held_gradients, i) = gradients.acquire();
     } else if (i.is_compute()) {
-      const auto& units = spec.units_of_stage[static_cast<std::size_t>(i.virtual_stage)];
+      const auto& units = at(spec.units_of_stage, i.virtual_stage);
       if (i.is_forward() && i.unit == units.front()) release(activations, held_activations, i);
       if (i.computes_input_gradient() && i.unit == units.back()) release(gradients, held_gradients, i);
     }
@@ -174,7 +175,7 @@ void place_gradients(StepProgram& program, const std::vector<Instruction*>& comp
     const int unit = computes[c]->unit;
     const bool another_follows = c + 1 < computes.size() && !computes[c + 1]->is_forward() && computes[c + 1]->unit != unit;
     const auto begin = static_cast<std::int64_t>(c), end = begin + (spec.overlap == Overlap::kOn && another_follows ? 1 : 0);
-    lifetimes.push_back({program.unit_bytes[static_cast<std::size_t>(unit)].gradients, begin, end});
+    lifetimes.push_back({at(program.unit_bytes, unit).gradients, begin, end});
     backwards.push_back(computes[c]);
   }
   const Places places = place(lifetimes);
@@ -230,7 +231,7 @@ std::vector<Residency> residencies(const std::vector<Instruction*>& computes, co
   for (std::size_t c = 0; c < computes.size(); ++c) {
     if (!spec.reads_parameters(*computes[c])) continue;
     const int unit = computes[c]->unit;
-    Holding& held = holdings[static_cast<std::size_t>(unit)];
+    Holding& held = at(holdings, unit);
     const bool was_used_just_now = c > 0 && computes[c - 1]->unit == unit && spec.reads_parameters(*computes[c - 1]);
     if (!was_used_just_now && (per_use || held.micro_batches == 0 || !spec.runs_backward(unit))) {
       held.residency = result.size();
@@ -257,12 +258,12 @@ std::size_t gathered_before(const Residency& residency, const std::vector<Instru
 
 // Whether the rank gathers on use: if the policy says so, and if that takes less than resident parameters do.
 bool saves_memory(const StepProgram& program, const StepProgramSpec& spec) {
-  if (!spec.gathers_on_use.empty()) return spec.gathers_on_use[static_cast<std::size_t>(program.rank)];
+  if (!spec.gathers_on_use.empty()) return at(spec.gathers_on_use, program.rank);
   if (spec.unit_bytes.empty()) return true;
   std::int64_t resident = 0, shards = 0;
   for (const int unit : program.units) {
-    resident += program.unit_bytes[static_cast<std::size_t>(unit)].resident;
-    shards += program.unit_bytes[static_cast<std::size_t>(unit)].shard;
+    resident += at(program.unit_bytes, unit).resident;
+    shards += at(program.unit_bytes, unit).shard;
   }
   return program.gather_bytes + round_up(shards, kPlaceBytes) < resident;
 }
@@ -274,7 +275,7 @@ void weave_gathers(StepProgram& program, const StepProgramSpec& spec) {
   const std::vector<Residency> all = residencies(computes, spec);
   std::vector<Lifetime> lifetimes;
   for (const Residency& residency : all)
-    lifetimes.push_back({program.unit_bytes[static_cast<std::size_t>(residency.unit)].gathered,
+    lifetimes.push_back({at(program.unit_bytes, residency.unit).gathered,
                          static_cast<std::int64_t>(gathered_before(residency, computes, spec)),
                          static_cast<std::int64_t>(residency.computes.back())});
   const Places places = place(lifetimes);

@@ -18,6 +18,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/at.h"
 #include "core/zero_policy.h"
 #include "pipeline/schedule/partition.h"
 #include "pipeline/schedule/schedule.h"
@@ -115,16 +116,16 @@ struct StepProgramSpec {
   // schedule has actions for them all the same, whose order paces them.
   int lowest_trained = 0;
 
-  bool trains(int unit) const { return trained.empty() || trained[static_cast<std::size_t>(unit)]; }
+  bool trains(int unit) const { return trained.empty() || at(trained, unit); }
   bool runs_backward(int unit) const { return unit >= lowest_trained; }
   // Counts a virtual stage's units that run backwards.
   int num_backward_units(int virtual_stage) const {
-    const std::vector<int>& units = units_of_stage[static_cast<std::size_t>(virtual_stage)];
+    const std::vector<int>& units = at(units_of_stage, virtual_stage);
     return std::max(0, units.back() + 1 - std::max(units.front(), lowest_trained));
   }
   bool reads_parameters(const Instruction& compute) const {
     return compute.kind != InstructionKind::kBackwardWeight || weight_gradient_reads.empty() ||
-           weight_gradient_reads[static_cast<std::size_t>(compute.unit)];
+           at(weight_gradient_reads, compute.unit);
   }
   int embedding_unit() const { return units_of_stage.front().front(); }
   int head_unit() const { return units_of_stage.back().back(); }

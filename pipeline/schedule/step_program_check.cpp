@@ -1,5 +1,6 @@
 #include "pipeline/schedule/step_program_check.h"
 
+#include "core/at.h"
 #include "core/check.h"
 #include "pipeline/schedule/channel_check.h"
 #include "pipeline/schedule/rank_program_check.h"
@@ -40,7 +41,7 @@ void check_channels(const std::vector<StepProgram>& programs, const StepProgramS
   const auto fault = find_channel_fault(channel_ops(programs, spec), 2 * p * p, {2, p}, capacity);
   if (!fault) return;
   const auto show = [&](const std::pair<int, int>& place) {
-    return show_instruction(programs[static_cast<std::size_t>(place.first)], static_cast<std::size_t>(place.second));
+    return show_instruction(at(programs, place.first), static_cast<std::size_t>(place.second));
   };
   if (fault->kind == ChannelFault::Kind::kWrongMessage)
     throw InternalError(fmt::format("broken step program: another message arrives here (channel capacity {})\n{}", capacity,

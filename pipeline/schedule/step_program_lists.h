@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "pipeline/schedule/step_program.h"
 
@@ -25,7 +26,7 @@ class SlotPool {
     return slot;
   }
   void release(int slot) {
-    in_use_[static_cast<std::size_t>(slot)] = false;
+    at(in_use_, slot) = false;
     lowest_ = std::min(lowest_, slot);
   }
   int size() const { return static_cast<int>(in_use_.size()); }

@@ -25,7 +25,7 @@ std::vector<std::vector<Task>> tasks_of(const std::vector<StepProgram>& programs
       Task task{.seconds = costs.instruction(program.rank, at, i)};
       task.waits = {of.send, of.gather, of.reduction};
       task.gives = num_tokens++;
-      if (of.beside && overlap == Overlap::kOn) task.lane = Lane::kBackground;
+      if (of.overlaps && overlap == Overlap::kOn) task.lane = Lane::kBackground;
       if (i.is_send()) task.transit = costs.message(program.rank, i.peer);
       task.barrier = of.barrier;
       list.push_back(task);

@@ -5,25 +5,13 @@
 #include <map>
 #include <tuple>
 
+#include "core/at.h"
 #include "core/check.h"
 
 namespace trident {
 namespace {
 
 using Kind = InstructionKind;
-
-// Where a unit's gradient lies: in the region of transient ones, or in memory of its own.
-struct GradientPlace {
-  int owner = Instruction::kNone;
-  std::int64_t begin = 0, end = 0;
-  bool meets(const GradientPlace& other) const { return owner == other.owner && begin < other.end && other.begin < end; }
-};
-
-GradientPlace place_of(const StepProgram& program, const Instruction& i) {
-  if (i.grad_place == Instruction::kNone) return {i.unit, 0, 1};
-  const std::int64_t begin = i.grad_place * kPlaceBytes, bytes = program.unit_bytes[static_cast<std::size_t>(i.unit)].gradients;
-  return {Instruction::kNone, begin, begin + bytes};
-}
 
 using MessageKey = std::tuple<bool, int, int>;  // activation, reading virtual stage, micro-batch
 
@@ -35,7 +23,7 @@ class RankWaits {
 
   StepWaits::Of next() {
     const int number = first_ + at_;
-    const Instruction& i = program_.instructions[static_cast<std::size_t>(at_++)];
+    const Instruction& i = at(program_.instructions, at_++);
     StepWaits::Of of;
     if (i.is_compute()) {
       wait_for_inputs(i, of);
@@ -45,9 +33,9 @@ class RankWaits {
       TRIDENT_CHECK(send != sends_.end(), "nobody sends what {} of pipeline rank {} receives", to_string(i), program_.rank);
       arriving_[key] = send->second;
     } else if (i.kind == Kind::kGather || i.kind == Kind::kReduceGradients) {
-      of.beside = true;
+      of.overlaps = true;
       if (i.kind == Kind::kGather && i.gather_place != Instruction::kNone) gathered_[i.unit] = number;
-      if (i.kind == Kind::kReduceGradients) reduced_.push_back({place_of(program_, i), number});
+      if (i.kind == Kind::kReduceGradients) reduced_.push_back({gradient_place(program_, i), number});
     } else if (i.kind == Kind::kTieExchange && i.peer != program_.rank) {
       of.barrier = StepWaits::kTie;
     } else if (i.kind == Kind::kGradNorm) {
@@ -66,7 +54,7 @@ class RankWaits {
     if (const auto gather = gathered_.find(i.unit); gather != gathered_.end()) of.gather = gather->second;
     if (i.is_forward()) return;
     // Reductions run one after the other: the last one that reads this memory stands for all of them.
-    const GradientPlace place = place_of(program_, i);
+    const GradientPlace place = gradient_place(program_, i);
     const auto reads_it = [&](const Reduction& r) { return r.place.meets(place); };
     const auto reduction = std::find_if(reduced_.rbegin(), reduced_.rend(), reads_it);
     if (reduction != reduced_.rend()) of.reduction = reduction->number;
@@ -85,6 +73,12 @@ class RankWaits {
 };
 
 }  // namespace
+
+GradientPlace gradient_place(const StepProgram& program, const Instruction& compute) {
+  if (compute.grad_place == Instruction::kNone) return {compute.unit, {0, 1}};
+  const std::int64_t begin = compute.grad_place * kPlaceBytes;
+  return {Instruction::kNone, {begin, begin + at(program.unit_bytes, compute.unit).gradients}};
+}
 
 StepWaits find_waits(const std::vector<StepProgram>& programs) {
   StepWaits waits;

@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <vector>
 
+#include "core/at.h"
+#include "core/index_range.h"
 #include "pipeline/schedule/step_program.h"
 
 namespace trident {
@@ -17,14 +19,22 @@ struct StepWaits {
     // parameters, the last reduction that reads the memory of its gradients.
     int send = kNone, gather = kNone, reduction = kNone;
     int barrier = kNone;   // all that enter it start it together, each with everything before it finished
-    bool beside = false;   // a gather or a reduction: it may run beside what follows on its rank
+    bool overlaps = false;  // a gather or a reduction: it may run while its rank does what follows
   };
 
   std::vector<std::vector<Of>> ranks;  // as the programs' instructions
   std::vector<int> first;              // by rank: number of its first instruction
 
-  int number(int rank, std::size_t index) const { return first[static_cast<std::size_t>(rank)] + static_cast<int>(index); }
+  int number(int rank, std::size_t index) const { return at(first, rank) + static_cast<int>(index); }
 };
+
+// Where a compute writes a unit's gradient: in the region of transient ones, or in memory of its own.
+struct GradientPlace {
+  int owner = Instruction::kNone;  // of memory of its own
+  IndexRange bytes;
+  bool meets(const GradientPlace& other) const { return owner == other.owner && bytes.meets(other.bytes); }
+};
+GradientPlace gradient_place(const StepProgram& program, const Instruction& compute);
 
 // O(instructions).
 StepWaits find_waits(const std::vector<StepProgram>& programs);

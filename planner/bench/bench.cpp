@@ -34,7 +34,7 @@ namespace {
 
 TrainConfig on_one_rank(TrainConfig config) {
   ParallelConfig& parallel = config.parallel;
-  parallel.data.ranks = 1;
+  parallel.data = 1;
   parallel.pipeline = parallel.tensor = parallel.context = parallel.virtual_stages = 1;
   parallel.schedule = ScheduleKind::k1f1b;
   parallel.sequence_parallel = false;
@@ -120,7 +120,7 @@ CollectiveOptions collective_options(const TrainConfig& config, const BenchOptio
   CollectiveOptions collectives;
   collectives.cuda.nccl_max_ctas = config.cuda.nccl_max_ctas;
   collectives.cuda.nccl_timeout = config.cuda.nccl_timeout;
-  collectives.threads_per_rank = static_cast<int>(config.run.threads_per_rank.threads.value_or(1));  // more of them do not exchange faster
+  collectives.threads_per_rank = static_cast<int>(config.run.threads_per_rank.value_or(1));  // more of them do not exchange faster
   collectives.megabytes = options.collective_megabytes;
   return collectives;
 }
@@ -138,7 +138,8 @@ BenchReport run_bench(const TrainConfig& asked, const BenchOptions& options, Cud
   report.compute = plan.compute;
   report.tokens = plan.tokens_per_step();
   report.row_units = row_units_per_block(config, machine);
-  report.step_flops = static_cast<double>(report.tokens) * least_flops_per_token(plan.model, plan.config.batch.sequence);
+  const double frozen = (1 - plan.trained_share()) * model_flops_per_token(plan.model, plan.config.batch.sequence);  // not computed
+  report.step_flops = static_cast<double>(report.tokens) * (least_flops_per_token(plan.model, plan.config.batch.sequence) - frozen);
   ThreadWorld world(1);
   run_thread_ranks(world, [&](int rank) {
     RankDeviceOptions device_options;

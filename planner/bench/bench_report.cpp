@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 
+#include "core/at.h"
+
 namespace trident {
 namespace {
 
@@ -15,7 +17,7 @@ struct KindSum {
 std::array<KindSum, kNumWorkKinds> sums_by_kind(const BenchReport& report) {
   std::array<KindSum, kNumWorkKinds> sums{};
   for (const Work& work : report.work) {
-    KindSum& sum = sums[static_cast<std::size_t>(work.kind)];
+    KindSum& sum = at(sums, work.kind);
     sum.seconds += work.seconds;
     sum.floor += report.floor_seconds(work);
   }

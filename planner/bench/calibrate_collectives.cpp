@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/at.h"
 #include "core/clock.h"
 #include "planner/bench/calibrate_ranks.h"
 
@@ -82,7 +83,7 @@ double time_exchange(const MeasuringRank& rank, Communicator& group, const Excha
       exchange.call(group, stream, operands.view(false, exchange.dtype, bytes), operands.view(true, exchange.dtype, bytes));
     }
     stream.synchronize();
-    of_ranks[static_cast<std::size_t>(rank.rank)] = (thread_cpu_seconds() - before) / kCalls;
+    at(of_ranks, rank.rank) = (thread_cpu_seconds() - before) / kCalls;
     rank.all.barrier();
     double sum = 0;
     for (const double seconds : of_ranks) sum += seconds;

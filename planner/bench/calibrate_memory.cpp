@@ -57,7 +57,7 @@ double bytes_beside_arenas(const CalibrateOptions& options, TrainedModel model) 
   const ScratchFolder folder("trident-calibrate");
   model.config.run.dir = folder.path() + "/run";
   model.config.run.steps = kMemorySteps;
-  model.config.run.threads_per_rank.threads = 1;
+  model.config.run.threads_per_rank = 1;
   model.config.checkpoint = {};  // what stages a save is no memory of training
   model.config.data.train = {{folder.path() + "/tokens", 1}};
   write_tokens(folder.path() + "/tokens", 20000);

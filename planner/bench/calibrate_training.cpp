@@ -12,6 +12,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/at.h"
 #include "core/clock.h"
 #include "parallel/shared_memory/thread_world.h"
 #include "planner/bench/calibrate_models.h"
@@ -159,8 +160,7 @@ std::vector<TrainedSteps> measure_operations(const CalibrateOptions& options, in
       ThreadWorld alone(1);
       CpuDevice device(alone.doorbell(0), with_threads(threads));
       rank.all.barrier();
-      steps[static_cast<std::size_t>(rank.rank)] =
-          trained(plan, device, alone.communicator(0, device.progress()), clock, count);
+      at(steps, rank.rank) = trained(plan, device, alone.communicator(0, device.progress()), clock, count);
     });
     all.push_back(steps_of(plan, steps, reading, threads, calls[plan.compute]));
   }
@@ -175,8 +175,7 @@ std::vector<TrainedSteps> measure_operations(const CalibrateOptions& options, in
       CpuDeviceOptions own = with_threads(threads);
       own.first_core = core_for_rank(rank, world_size, threads);
       CpuDevice device(world.doorbell(rank), own);
-      steps[static_cast<std::size_t>(rank)] =
-          trained(plan, device, world.communicator(rank, device.progress()), clock, count);
+      at(steps, rank) = trained(plan, device, world.communicator(rank, device.progress()), clock, count);
     });
     all.push_back(steps_of(plan, steps, reading, threads, of_divided[plan.compute]));
   }

@@ -7,8 +7,8 @@
 
 namespace trident {
 
-// Of one block of the model of `config`, forward and backward, on one CPU rank: in units of H elements of the compute dtype per
-// token.
+// Counts what one block of the model of `config` moves, forward and backward, on one CPU rank: in units of H elements of the
+// compute dtype per token.
 double row_units_per_block(const TrainConfig& config, const MachineFacts& machine);
 
 }  // namespace trident

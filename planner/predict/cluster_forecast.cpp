@@ -162,7 +162,7 @@ TrainConfig for_ranks(const PlanHardware& hardware, const TrainConfig& config, i
                     "pipeline {}); ask for {}",
                     gpus, hardware.on_gpus() ? "GPUs" : "ranks", replica, config.parallel.tensor, config.parallel.context,
                     config.parallel.pipeline, std::max(1, gpus / replica) * replica));
-  asked.parallel.data.ranks = gpus / replica;
+  asked.parallel.data = gpus / replica;
   if (!hardware.on_gpus()) check_thread_ranks(asked);
   return asked;
 }

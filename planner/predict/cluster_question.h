@@ -1,4 +1,4 @@
-// The question to `trident plan --cluster`.
+// The question to `trident plan cluster`.
 #pragma once
 
 #include <string>

@@ -113,7 +113,7 @@ std::string advice_text(const ClusterReport& report) {
     text += fmt::format("  {}: a step of {} ({:+.1f} %), {}\n", settings_text(change), seconds_text(change.seconds),
                         100 * (change.seconds / now.seconds() - 1), bytes_text(change.bytes));
   if (report.hardware.on_gpus() && now.plan.world_size() > 1)
-    text += "of the same degrees all; trident plan --search looks at others\n";
+    text += "all with the same degrees; trident plan search looks at others\n";
   return text;
 }
 

@@ -1,4 +1,4 @@
-// The answer of `trident plan --cluster`, as text, JSON and a table, for GPUs and for processors.
+// The answer of `trident plan cluster`, as text, JSON and a table, for GPUs and for processors.
 #pragma once
 
 #include <optional>
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/json_reader.h"
+#include "core/number_range.h"
 #include "planner/predict/cluster_forecast.h"
 #include "planner/predict/plan_advice.h"
 #include "report/table.h"
@@ -22,11 +23,7 @@ struct ClusterReport {
 // Plans, prices, and prices what could be changed. `gpus` as for plan_on(). `tokens` to train on; 0: those of run.steps.
 ClusterReport report_on(const PlanHardware& hardware, const TrainConfig& config, int gpus, double tokens);
 
-// Where a number may lie; nothing where that is not known.
-struct NumberRange {
-  double low = 0, high = 0;
-};
-using Band = std::optional<NumberRange>;
+using Band = std::optional<NumberRange>;                         // where a number may lie; nothing where that is not known
 Band seconds_band(const ClusterReport& report, double seconds);  // of anything that takes as long as steps do
 Band rate_band(const ClusterReport& report, double rate);        // of anything inverse to seconds
 Band part_band(const MemoryPart& part);                          // bytes

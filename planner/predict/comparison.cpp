@@ -8,6 +8,7 @@
 #include <sstream>
 #include <utility>
 
+#include "core/at.h"
 #include "core/json_by_name.h"
 #include "core/number_text.h"
 
@@ -16,8 +17,8 @@ namespace {
 
 using enum TimePart;
 
-double of(const std::array<double, kNumStepParts>& values, StepPart part) { return values[static_cast<std::size_t>(part)]; }
-double of(const std::array<double, kNumWaitedFor>& values, WaitedFor what) { return values[static_cast<std::size_t>(what)]; }
+double of(const std::array<double, kNumStepParts>& values, StepPart part) { return at(values, part); }
+double of(const std::array<double, kNumWaitedFor>& values, WaitedFor what) { return at(values, what); }
 
 double sum(const TimeParts& seconds, const std::vector<TimePart>& parts) {
   double all = 0;
@@ -58,7 +59,7 @@ std::vector<ComparedPart> parts_of_wall(const PredictedStep& step, const StepTim
   for (std::size_t i = 0; i + 1 < parts.size(); ++i) parts.back().measured -= parts[i].measured;
   for (ComparedPart& part : parts) part.predicted = sum(step.parts, part.parts);
   parts[0].predicted += step.slowed;
-  parts[3].predicted -= step.slowed;
+  parts[3].predicted = std::max(0.0, parts[3].predicted - step.slowed);  // not -0.00 by rounding
   return parts;
 }
 
@@ -109,7 +110,7 @@ PredictedStep predicted_step(const std::string& profile, const RecordedStep& ste
     for (std::size_t at = 0; at < price.spans[rank].size(); ++at) {
       const Instruction& i = step.programs[rank].instructions[at];
       if (i.is_compute()) out.slowed += share * (price.spans[rank][at].end - price.spans[rank][at].start);
-      const double seconds = share * alone[static_cast<std::size_t>(step.records[rank].pass_of[at])];
+      const double seconds = share * trident::at(alone, step.records[rank].pass_of[at]);
       if (moves(i))
         out.moving += seconds;
       else if (!i.is_compute() && !i.is_receive())

@@ -49,7 +49,7 @@ struct PredictedMemory {
 struct MeasuredRun {
   StepTimes times;   // mean of a step and a rank
   double steps = 0;  // of which it is the mean
-  MiddleHalf spread;  // of those, seconds of the clock on the wall
+  NumberRange spread;             // of those, seconds of the clock on the wall
   bool first_step_alone = false;  // there was no other: memory is met for the first time, and threads are woken
   int ranks = 1;
   double ranks_at_once = 1;  // that have cores, or a GPU, to themselves
@@ -73,7 +73,7 @@ struct Comparison {
   double step_predicted = 0, step_measured = 0;  // seconds
   bool first_step_alone = false;                 // then times are shown and not judged
   // The spread of the measured steps, where there are several and the wall clock counts.
-  std::optional<MiddleHalf> spread;
+  std::optional<NumberRange> spread;
   // The prediction lies within the middle half of the measured steps: they differ by more than it is off.
   bool among_repeats() const { return spread && step_predicted >= spread->low && step_predicted <= spread->high; }
   // worked_beside_others() of the measured step. Where it is set, times are shown and not judged.

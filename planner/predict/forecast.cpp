@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/at.h"
 #include "planner/price/program_loops.h"
 #include "train/plan/step_recorder.h"
 
@@ -42,14 +43,13 @@ std::optional<StepRecord> lengthened(StepRecord record, const StepProgram& short
     if (i.is_receive() && receives.try_emplace(i.kind, record.pass_of[at]).first->second != record.pass_of[at]) return std::nullopt;
   }
   std::vector<std::int32_t> passes;
-  for (const std::int32_t at : few.order) passes.push_back(record.pass_of[static_cast<std::size_t>(at)]);
+  for (const std::int32_t place : few.order) passes.push_back(at(record.pass_of, place));
   const ProgramLoops loops = find_loops(few.program, passes, turn, more);
   if (loops.empty() || !is_unrolled(all.program, few.program, loops)) return std::nullopt;
   record.pass_of.clear();
   for (const Instruction& i : program.instructions) record.pass_of.push_back(i.is_receive() ? receives.at(i.kind) : 0);
   const std::vector<std::int32_t> from = unrolled(few.program, loops);
-  for (std::size_t at = 0; at < from.size(); ++at)
-    record.pass_of[static_cast<std::size_t>(all.order[at])] = passes[static_cast<std::size_t>(from[at])];
+  for (std::size_t at = 0; at < from.size(); ++at) trident::at(record.pass_of, all.order[at]) = trident::at(passes, from[at]);
   return record;
 }
 

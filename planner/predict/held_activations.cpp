@@ -22,7 +22,7 @@ struct Lifetime {
 }  // namespace
 
 std::vector<HeldBytes> held_activations(const StepProgram& program, std::span<const ActivationBlocks> blocks,
-                                        std::span<const InstructionSpan> spans) {
+                                        std::span<const TaskTimes> spans) {
   TRIDENT_CHECK(program.instructions.size() == spans.size(), "{} instructions, {} spans", program.instructions.size(),
                 spans.size());
   std::map<std::pair<int, int>, Lifetime> lifetimes;  // by virtual stage and micro-batch

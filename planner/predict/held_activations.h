@@ -22,7 +22,7 @@ struct HeldBytes {
 // read until the last of these, the rest until the last weight gradient. The most that is ever held is what the arena has blocks
 // for, if chunks reach their mosts together.
 std::vector<HeldBytes> held_activations(const StepProgram& program, std::span<const ActivationBlocks> blocks,
-                                        std::span<const InstructionSpan> spans);
+                                        std::span<const TaskTimes> spans);
 
 std::int64_t most_held(std::span<const HeldBytes> held);
 

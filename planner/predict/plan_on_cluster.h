@@ -1,4 +1,4 @@
-// `trident plan --cluster`: a configuration on GPUs, or on processors, that need not be here.
+// `trident plan cluster`: a configuration on GPUs, or on processors, that need not be here.
 #pragma once
 
 #include <cstdint>

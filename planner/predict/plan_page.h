@@ -1,4 +1,4 @@
-// The page of `trident plan --cluster --html`: the report with the step as a timeline to zoom, memory over its time, and where time
+// The page of `trident plan cluster --html`: the report with the step as a timeline to zoom, memory over its time, and where time
 // and memory go.
 #pragma once
 

@@ -6,6 +6,8 @@
 #include <optional>
 #include <string_view>
 
+#include "core/at.h"
+
 namespace trident {
 namespace {
 
@@ -63,7 +65,7 @@ Timeline timeline_of(const RunPlan& plan, const Forecast& forecast, std::size_t 
     for (const Instruction& i : program.instructions) computes += i.is_compute() ? 1 : 0;
   const bool merges = computes > most_spans;
 
-  const std::array<Timeline::Kind, kNumSpanKinds> kinds = span_kinds();
+  const std::array<LegendKey, kNumSpanKinds> kinds = span_kinds();
   Timeline timeline{"", {kinds.begin(), kinds.end()}, {}};
   for (int stage = 0; stage < stages; ++stage) {
     const auto s = static_cast<std::size_t>(stage);
@@ -73,7 +75,7 @@ Timeline timeline_of(const RunPlan& plan, const Forecast& forecast, std::size_t 
     std::size_t last_span = 0;
     for (std::size_t at = 0; at < list.size(); ++at) {
       const std::optional<SpanKind> kind = span_kind(list[at], stages);
-      const InstructionSpan span = forecast.price.spans[s][at];
+      const TaskTimes span = forecast.price.spans[s][at];
       if (!kind || span.end <= span.start) continue;
       if (merges && list[at].is_compute() && last < list.size() && continues(list[last], list[at])) {
         row.spans[last_span].end = span.end;
@@ -94,7 +96,7 @@ Timeline timeline_of(const RunPlan& plan, const Forecast& forecast, std::size_t 
 
 Timeline step_timeline(const std::string& title, const std::vector<StepProgram>& programs,
                        const std::vector<std::vector<StepSpan>>& spans, std::size_t most_spans) {
-  const std::array<Timeline::Kind, kNumSpanKinds> kinds = span_kinds();
+  const std::array<LegendKey, kNumSpanKinds> kinds = span_kinds();
   Timeline timeline{title, {kinds.begin(), kinds.end()}, {}};
   bool cut = false;
   for (std::size_t rank = 0; rank < programs.size(); ++rank) {
@@ -105,7 +107,7 @@ Timeline step_timeline(const std::string& title, const std::vector<StepProgram>&
       const std::optional<SpanKind> kind = span_kind(i, static_cast<int>(programs.size()));
       if (!kind) continue;
       const TimelineLane lane = lane_of(*kind);
-      double& lane_free = free[static_cast<std::size_t>(lane)];
+      double& lane_free = trident::at(free, lane);
       const StepSpan& span = spans[rank][at];
       const double begin = std::max(span.start, lane_free), end = std::max(span.end, begin),
                    working = std::min(end, begin + span.waited);

@@ -16,8 +16,8 @@ Message message_of(const Instruction& i) {
   return {forward, sender, i.micro_batch};
 }
 
-std::map<Message, InstructionSpan> find_messages(const Forecast& forecast) {
-  std::map<Message, InstructionSpan> messages;
+std::map<Message, TaskTimes> find_messages(const Forecast& forecast) {
+  std::map<Message, TaskTimes> messages;
   for (std::size_t stage = 0; stage < forecast.step.programs.size(); ++stage) {
     const std::vector<Instruction>& list = forecast.step.programs[stage].instructions;
     for (std::size_t at = 0; at < list.size(); ++at)
@@ -38,7 +38,7 @@ TraceLane lane_of(const Instruction& i) {
   }
 }
 
-std::vector<TraceSlice> slices_of(const Forecast& forecast, const std::map<Message, InstructionSpan>& messages, std::size_t stage) {
+std::vector<TraceSlice> slices_of(const Forecast& forecast, const std::map<Message, TaskTimes>& messages, std::size_t stage) {
   const auto slice = [](TraceLane lane, std::int32_t instruction, double start, double end) {
     return TraceSlice{.start = start, .end = end, .step = 1, .instruction = instruction, .lane = lane};
   };
@@ -48,7 +48,7 @@ std::vector<TraceSlice> slices_of(const Forecast& forecast, const std::map<Messa
   for (std::size_t at = 0; at < list.size(); ++at) {
     const auto number = static_cast<std::int32_t>(at);
     const TraceLane lane = lane_of(list[at]);
-    const InstructionSpan span = list[at].is_receive() ? messages.at(message_of(list[at])) : forecast.price.spans[stage][at];
+    const TaskTimes span = list[at].is_receive() ? messages.at(message_of(list[at])) : forecast.price.spans[stage][at];
     if (span.end <= span.start) continue;
     if (lane == TraceLane::kCompute) {
       if (span.start > computed_until) slices.push_back(slice(TraceLane::kWaiting, number, computed_until, span.start));
@@ -67,7 +67,7 @@ std::vector<TraceSlice> trace_slices(const Forecast& forecast, std::size_t stage
 
 void write_plan_trace(const std::string& path, const RunPlan& plan, const Forecast& forecast) {
   const auto stages = static_cast<int>(forecast.step.programs.size());
-  const std::map<Message, InstructionSpan> messages = find_messages(forecast);
+  const std::map<Message, TaskTimes> messages = find_messages(forecast);
   TraceWriter writer(path,
                      {ProcessGrid(ParallelDegrees{.pipeline = stages}), forecast.step.programs, plan.num_micro_batches,
                       stages * static_cast<int>(plan.config.parallel.virtual_stages)},

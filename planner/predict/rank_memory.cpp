@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "core/at.h"
 #include "core/int_math.h"
 
 namespace trident {
@@ -78,7 +79,7 @@ std::int64_t RankMemory::all_of(Certainty certainty) const {
 
 RankMemory rank_memory(const DryRun& run, const StepRecord& record, int stage, Certainty workspaces, const OutsideBytes& outside) {
   const auto booked = [&](MemoryUse use) { return run.arena.total_bytes(use); };
-  const auto kind = [&](ActivationKind it) { return run.held_by_kind[static_cast<std::size_t>(it)]; };
+  const auto kind = [&](ActivationKind it) { return at(run.held_by_kind, it); };
   const std::int64_t held = std::reduce(run.held_by_kind.begin(), run.held_by_kind.end());
   const std::int64_t library = bytes_of_region(run.arena, Region::kWorkspace);
   const std::int64_t recomputed = bytes_of_region(run.arena, Region::kRecomputed);  // and kRecomputedForW, whose name begins alike

@@ -21,7 +21,6 @@ namespace {
 constexpr std::size_t kMostReportSpans = 2000;  // of a step, all stages together
 
 StepSpan span_of(const InstructionTimes& t) { return {t.start, t.end, t.waited}; }
-StepSpan span_of(const InstructionSpan& t) { return {t.start, t.end, 0}; }
 StepSpan span_of(const TaskTimes& t) { return {t.start, t.end, 0}; }
 
 }  // namespace

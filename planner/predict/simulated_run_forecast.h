@@ -30,7 +30,7 @@ class SimulatedRunForecast final : public RunForecast {
   RunHardware hardware_;
   RunPrices prices_;
   std::optional<PredictedStep> step_;
-  std::vector<std::vector<InstructionSpan>> spans_;  // of the simulated step, where there is to be a report
+  std::vector<std::vector<TaskTimes>> spans_;  // of the simulated step, where there is to be a report
 };
 
 // The same with the prices of the hardware; a profile that lacks some is said among the plan's notes.

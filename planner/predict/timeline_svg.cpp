@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/at.h"
 #include "core/counted.h"
 #include "model/config/model_stats.h"
 #include "pipeline/schedule/step_simulator.h"
@@ -82,13 +83,13 @@ class TimelineDrawing {
   // ---- times
   // ------------------------------------------------------------------------------------------------------------------------
 
-  double elements(int unit) const { return static_cast<double>(plan_.units[static_cast<std::size_t>(unit)].elements()); }
+  double elements(int unit) const { return static_cast<double>(at(plan_.units, unit).elements()); }
 
   double cost(const Instruction& i) const {
     const double replicas = plan_.step_spec.data_parallel, share = (replicas - 1) / replicas;
     if (i.is_compute()) {
       const double passes = i.is_forward() ? 1 : i.kind == InstructionKind::kBackward ? 2 : 1;
-      return passes * flops_[static_cast<std::size_t>(i.unit)] / plan_.tensor_layout.degree;
+      return passes * at(flops_, i.unit) / plan_.tensor_layout.degree;
     }
     switch (i.kind) {
       case InstructionKind::kGather:
@@ -101,9 +102,7 @@ class TimelineDrawing {
     }
   }
 
-  TaskTimes times(const StepProgram& program, std::size_t at) const {
-    return times_.ranks[static_cast<std::size_t>(program.rank)][at];
-  }
+  TaskTimes times(const StepProgram& program, std::size_t at) const { return trident::at(times_.ranks, program.rank)[at]; }
   double x(double time) const { return kLeft + scale_ * time; }
   static double y(int rank) { return kTop + kPitch * rank; }
 
@@ -221,7 +220,7 @@ class TimelineDrawing {
       if (!sent.is_send()) continue;
       const bool activation = sent.kind == InstructionKind::kSendActivation;
       const int reader_stage = sent.virtual_stage + (activation ? 1 : -1);
-      const StepProgram& reader = plan_.step_programs[static_cast<std::size_t>(sent.peer)];
+      const StepProgram& reader = trident::at(plan_.step_programs, sent.peer);
       const auto used = std::find_if(reader.instructions.begin(), reader.instructions.end(), [&](const Instruction& i) {
         return i.is_compute() && i.is_forward() == activation && i.virtual_stage == reader_stage &&
                i.micro_batch == sent.micro_batch;
@@ -248,7 +247,7 @@ class TimelineDrawing {
       const auto tip = [&](std::string_view what) { return fmt::format("{} of {}", what, unit_name(i.unit)); };
       if (i.is_compute()) {
         static constexpr std::array<std::string_view, 3> kKinds = {"embedding", "block", "head"};
-        const std::string_view kind = kKinds[static_cast<std::size_t>(kind_of(i.unit))];
+        const std::string_view kind = trident::at(kKinds, kind_of(i.unit));
         bar(t, top, kLane, fmt::format("bar {} {}", i.is_forward() ? "f" : "b", kind),
             fmt::format("{} of {}, micro-batch {}{}", i.is_forward() ? "forward" : "backward", unit_name(i.unit), i.micro_batch,
                         chunks() > 1 ? fmt::format(", chunk {}", chunk_of(i)) : ""),
@@ -363,7 +362,7 @@ class TimelineDrawing {
 }  // namespace
 
 void check_can_be_drawn(const TrainConfig& config, const ModelConfig& model) {
-  const std::int64_t of_a_micro_batch = 2 * num_units(model), replicas = config.parallel.data.ranks.value_or(1);
+  const std::int64_t of_a_micro_batch = 2 * num_units(model), replicas = config.parallel.data.value_or(1);
   const std::int64_t of_a_turn = std::max<std::int64_t>(1, config.batch.micro * replicas);  // sequences
   const std::int64_t micro_batches = config.batch.global / of_a_turn, most = kMostDrawnPasses / of_a_micro_batch;
   if (micro_batches <= most) return;

@@ -30,7 +30,7 @@ template <class Entry>
   const auto longer = std::ranges::find_if(names, [&](std::string_view it) { return !name.empty() && it.starts_with(name); });
   const std::string_view near = longer != names.end() ? *longer : likely_name(name, names);
   throw ConfigError(fmt::format("{} = {}: there is no such one{}; write the path of a file, or one of {}", what, in_quotes(name),
-                                near.empty() ? "" : fmt::format("; did you mean {}?", near), list));
+                                near.empty() ? "" : fmt::format(" (did you mean {}?)", near), list));
 }
 
 GpuRates find_hardware(const PriceBook& book, const std::string& name, const std::string& path) {

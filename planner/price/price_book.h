@@ -14,7 +14,7 @@ struct PriceBook {
   std::vector<Cluster> clusters;
 };
 
-// Those of configs/hardware and configs/clusters, which the program carries within itself.
+// Has the texts of configs/hardware and configs/clusters, which the program carries within itself.
 PriceBook shipped_price_book();
 
 // A shipped file's text by its name in the repository, "configs/hardware/h100_sxm.json".

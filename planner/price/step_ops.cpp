@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/at.h"
 #include "core/check.h"
+#include "pipeline/schedule/step_waits.h"
 
 namespace trident {
 namespace {
@@ -41,7 +43,7 @@ class Builder {
         for (std::size_t o = loop_begin; o < out_.ops.size(); ++o) {
           const StreamOp& op = out_.ops[o];
           if (op.receives || op.stream == StreamOp::Stream::kWire)
-            out_.loops.back().micro_batches[static_cast<std::size_t>(op.channel & 1)] = loop_->micro_batches;
+            trident::at(out_.loops.back().micro_batches, op.channel & 1) = loop_->micro_batches;
         }
         ++loop_;
       }
@@ -53,9 +55,7 @@ class Builder {
  private:
   static constexpr std::int64_t kNever = -1;
   struct Reduction {
-    int owner = Instruction::kNone;  // of memory of its own
-    std::int64_t begin = 0, end = 0;
-    bool meets(const Reduction& other) const { return owner == other.owner && begin < other.end && other.begin < end; }
+    GradientPlace place;
     std::int64_t item = 0;
   };
 
@@ -78,7 +78,7 @@ class Builder {
       wait_for_inputs(i, op);
       before_ = &i;
     } else if (i.kind == Kind::kGather || i.kind == Kind::kReduceGradients) {
-      if (in_.overlap == Overlap::kOn) op.stream = StreamOp::Stream::kBeside, note_beside(i);
+      if (in_.overlap == Overlap::kOn) op.stream = StreamOp::Stream::kOverlapped, note_overlapped(i);
     } else if (i.kind == Kind::kTieExchange && i.peer != in_.program.rank) {
       op.barrier = StreamOp::Barrier::kTie;
     } else if (i.kind == Kind::kGradNorm) {
@@ -107,11 +107,11 @@ class Builder {
       op.channel = channel_of(i.is_forward(), i.virtual_stage);
       op.micro_batch = i.micro_batch;
     }
-    std::int64_t item = gathered_[static_cast<std::size_t>(i.unit)];
+    std::int64_t item = at(gathered_, i.unit);
     if (!i.is_forward() && !reductions_.empty()) {
       // Reductions run one after the other: the last one that reads this memory stands for all of them.
-      const Reduction place = place_of(i);
-      const auto meets = [&](const Reduction& r) { return r.meets(place); };
+      const GradientPlace mine = gradient_place(in_.program, i);
+      const auto meets = [&](const Reduction& r) { return r.place.meets(mine); };
       const auto last = std::find_if(reductions_.rbegin(), reductions_.rend(), meets);
       if (last != reductions_.rend()) item = std::max(item, last->item);
     }
@@ -121,22 +121,15 @@ class Builder {
     out_.most_back = std::max<std::int64_t>(out_.most_back, op.back);
   }
 
-  void note_beside(const Instruction& i) {
-    if (i.kind == Kind::kGather && i.gather_place != Instruction::kNone) gathered_[static_cast<std::size_t>(i.unit)] = issued_;
+  void note_overlapped(const Instruction& i) {
+    if (i.kind == Kind::kGather && i.gather_place != Instruction::kNone) at(gathered_, i.unit) = issued_;
     if (i.kind == Kind::kReduceGradients) {
       // A wait that is over need not be repeated.
       const auto first = std::find_if(reductions_.begin(), reductions_.end(), [&](const Reduction& r) { return r.item > waited_; });
       reductions_.erase(reductions_.begin(), first);
-      reductions_.push_back(place_of(i));
-      reductions_.back().item = issued_;
+      reductions_.push_back({gradient_place(in_.program, i), issued_});
     }
     ++issued_;
-  }
-
-  Reduction place_of(const Instruction& i) const {
-    if (i.grad_place == Instruction::kNone) return {i.unit, 0, 1};
-    const std::int64_t begin = i.grad_place * kPlaceBytes;
-    return {Instruction::kNone, begin, begin + in_.program.unit_bytes[static_cast<std::size_t>(i.unit)].gradients};
   }
 
   void push(const StreamOp& op) {

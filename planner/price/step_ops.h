@@ -14,7 +14,7 @@ namespace trident {
 
 // One or several instructions that follow each other on a stream.
 struct StreamOp {
-  enum class Stream : std::uint8_t { kLine, kBeside, kWire };
+  enum class Stream : std::uint8_t { kLine, kOverlapped, kWire };
   enum class Cause : std::uint8_t { kCompute, kData, kMessage, kUpdate };  // whose seconds these are
   enum class Barrier : std::uint8_t { kNone, kTie, kNorm };
 

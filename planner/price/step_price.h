@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/at.h"
 #include "parallel/grid/process_grid.h"
 #include "pipeline/schedule/step_program.h"
 #include "planner/price/program_loops.h"
@@ -52,15 +53,15 @@ std::string_view to_string(TimePart part);  // "compute", "recompute", "tp", "pp
 
 struct TimeParts {
   std::array<double, kNumTimeParts> seconds{};
-  double operator[](TimePart part) const { return seconds[static_cast<std::size_t>(part)]; }
-  double& operator[](TimePart part) { return seconds[static_cast<std::size_t>(part)]; }
+  double operator[](TimePart part) const { return at(seconds, part); }
+  double& operator[](TimePart part) { return at(seconds, part); }
   double total() const;
 };
 
 struct StepPrice {
   double seconds = 0;
   std::vector<TimeParts> ranks;                      // by pipeline rank
-  std::vector<std::vector<InstructionSpan>> spans;   // by pipeline rank, of each instruction of its program; not of a LoopedStep
+  std::vector<std::vector<TaskTimes>> spans;         // by pipeline rank, of each instruction of its program; not of a LoopedStep
   double bubble_over_ideal = 0;                      // of forwards and backwards, as StepTimeline counts it
 
   // The rank that waits least for others: what it does is what the step takes.

@@ -5,8 +5,9 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/at.h"
 #include "core/check.h"
-#include "planner/price/beside_streams.h"
+#include "planner/price/overlapped_streams.h"
 
 namespace trident {
 namespace {
@@ -35,10 +36,10 @@ class RankWalk {
 
   bool done() const { return at_ == ops_.ops.size(); }
   const StreamOp& op() const { return ops_.ops[at_]; }
-  int micro_batch() const { return op().micro_batch + shift_[static_cast<std::size_t>(op().channel & 1)]; }
-  BesideStreams& streams() { return streams_; }
+  int micro_batch() const { return op().micro_batch + at(shift_, op().channel & 1); }
+  OverlappedStreams& streams() { return streams_; }
   RankTimeline& timeline() { return timeline_; }
-  double& wire(int channel) { return wires_[static_cast<std::size_t>(channel & 1)]; }
+  double& wire(int channel) { return at(wires_, channel & 1); }
   bool has_computed() const { return has_computed_; }
 
   void next() {
@@ -54,10 +55,10 @@ class RankWalk {
   }
 
   // In line: what it waits for is there.
-  InstructionSpan run_line(const StreamOp& op, const Message* message, const Gate* gate) {
+  TaskTimes run_line(const StreamOp& op, const Message* message, const Gate* gate) {
     const double from = streams_.now();
     if (op.back > 0) streams_.wait_for(streams_.issued() - op.back);
-    if (gate != nullptr) streams_.wait_until(std::min(gate->opens, streams_.finish_beside()));
+    if (gate != nullptr) streams_.wait_until(std::min(gate->opens, streams_.finish_overlapped()));
     const double data_until = streams_.now();
     if (message != nullptr) streams_.wait_until(message->arrives);
     if (gate != nullptr) streams_.wait_until(gate->opens);
@@ -75,7 +76,7 @@ class RankWalk {
   // A rank that has ended idles until the others have.
   void finish() {
     const double now = streams_.now();
-    timeline_.end = streams_.finish_beside();
+    timeline_.end = streams_.finish_overlapped();
     timeline_.data += timeline_.end - now;
   }
 
@@ -96,7 +97,7 @@ class RankWalk {
   }
 
   const RankOps& ops_;
-  BesideStreams streams_;
+  OverlappedStreams streams_;
   RankTimeline timeline_;
   std::size_t at_ = 0;
   std::vector<RankOps::Loop>::const_iterator loop_;
@@ -146,9 +147,9 @@ class Simulation {
     RankWalk& run = runs_[rank];
     for (; !run.done(); run.next()) {
       const StreamOp& op = run.op();
-      InstructionSpan span;
+      TaskTimes span;
       switch (op.stream) {
-        case Stream::kBeside: run.streams().issue_beside(op.seconds); continue;
+        case Stream::kOverlapped: run.streams().issue_overlapped(op.seconds); continue;
         case Stream::kWire: span = send(rank, run, op); break;
         case Stream::kLine: {
           const Message* message = nullptr;
@@ -169,7 +170,7 @@ class Simulation {
     }
   }
 
-  InstructionSpan send(std::size_t rank, RankWalk& run, const StreamOp& op) {
+  TaskTimes send(std::size_t rank, RankWalk& run, const StreamOp& op) {
     double& wire = run.wire(op.channel);
     const double start = std::max(wire, run.streams().now());
     wire = start + op.seconds;
@@ -187,7 +188,7 @@ class Simulation {
   // Whether all that enter the barrier have. The last one lets the others go on.
   bool passes(std::size_t rank, RankWalk& run, Gate& gate) {
     if (gate.entered == gate.ranks) return true;
-    gate.opens = std::max(gate.opens, run.streams().finish_beside());
+    gate.opens = std::max(gate.opens, run.streams().finish_overlapped());
     if (++gate.entered < gate.ranks) {
       waits_at_[&gate - gates_.data()].push_back(rank);
       return false;
@@ -207,7 +208,7 @@ class Simulation {
     if (spans_ == Spans::kOff) return;
     std::int64_t item = 0;
     for (const StreamOp& op : ranks_[rank].ops) {
-      if (op.stream != Stream::kBeside) continue;
+      if (op.stream != Stream::kOverlapped) continue;
       times_.spans[rank][op.instruction] = {run.streams().start_of(item), run.streams().end_of(item)};
       ++item;
     }

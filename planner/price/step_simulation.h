@@ -7,16 +7,11 @@
 #include <cstdint>
 #include <vector>
 
+#include "pipeline/schedule/task_engine.h"
 #include "planner/price/overlap_slowdown.h"
 #include "planner/price/step_ops.h"
 
 namespace trident {
-
-// When an instruction occupies its stream: the computing one, or that of gathers and reductions. Of a send: from its sending to its
-// arrival. Of a receive and others that occupy nothing both are the moment when they are reached.
-struct InstructionSpan {
-  double start = 0, end = 0;  // seconds since the step began
-};
 
 // Where a rank's seconds went, beside what its computing takes alone.
 struct RankTimeline {
@@ -32,7 +27,10 @@ struct RankTimeline {
 struct SimulatedStep {
   double makespan = 0;
   std::vector<RankTimeline> ranks;
-  std::vector<std::vector<InstructionSpan>> spans;  // by rank and instruction; for ops that are not merged, if asked for
+  // By rank and instruction, for ops that are not merged, if asked for: when an instruction occupies its stream, the computing one
+  // or that of gathers and reductions; a send from its sending to its arrival; a receive and others that occupy nothing, the moment
+  // when they are reached.
+  std::vector<std::vector<TaskTimes>> spans;
 };
 
 enum class Spans : std::uint8_t { kOff, kOn };

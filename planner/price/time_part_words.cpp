@@ -3,6 +3,8 @@
 #include <array>
 #include <cstddef>
 
+#include "core/at.h"
+
 namespace trident {
 
 const TimePartWords& part_words(TimePart part) {
@@ -18,7 +20,7 @@ const TimePartWords& part_words(TimePart part) {
       {"launch", "launch gaps", "the device waits for the host to issue kernels", "launching kernels"},
       {"other", "other", "what no part is", "what is beside the recorded work"},
   }};
-  return kWords[static_cast<std::size_t>(part)];
+  return at(kWords, part);
 }
 
 }  // namespace trident

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "pipeline/schedule/partition.h"
 #include "planner/published/simulated_schedules.h"
@@ -84,7 +85,7 @@ int most_simulated(const TrainingRow& row) { return (splits_backwards(row.schedu
 double least_span(const TrainingRow& row, const std::vector<Stage>& stages, double m) {
   std::vector<double> work(static_cast<std::size_t>(row.pp));
   for (std::size_t i = 0; i < stages.size(); ++i)
-    work[static_cast<std::size_t>(rank_of_stage(row, static_cast<int>(i)))] += stages[i].f() + stages[i].b();
+    at(work, rank_of_stage(row, static_cast<int>(i))) += stages[i].f() + stages[i].b();
   double least = 0, before = 0;
   for (std::size_t rank = 0; rank < work.size(); ++rank) {
     least = std::max(least, before + m * work[rank]);
@@ -115,7 +116,7 @@ double pipeline_span(const PricingInput& in, const std::vector<Stage>& stages, d
     return std::max(long_run + (m - most) * (long_run - run(most - p)) / p, least_span(in.row, stages, m));
   std::vector<double> work(static_cast<std::size_t>(p));
   for (std::size_t i = 0; i < stages.size(); ++i)
-    work[static_cast<std::size_t>(rank_of_stage(in.row, static_cast<int>(i)))] += stages[i].f() + stages[i].b();
+    at(work, rank_of_stage(in.row, static_cast<int>(i))) += stages[i].f() + stages[i].b();
   return long_run + (m - most) * *std::max_element(work.begin(), work.end());
 }
 
@@ -250,7 +251,7 @@ RowPrice price_row(const PricingInput& in, const StageSplit& split) {
   // By part: the rank that works most. What it does not work is the bubble.
   std::vector<Stage> ranks(static_cast<std::size_t>(row.pp));
   for (std::size_t i = 0; i < stages.size(); ++i) {
-    Stage& rank = ranks[static_cast<std::size_t>(rank_of_stage(row, static_cast<int>(i)))];
+    Stage& rank = at(ranks, rank_of_stage(row, static_cast<int>(i)));
     add(rank.forward, stages[i].forward, 1);
     add(rank.backward, stages[i].backward, 1);
     rank.message += stages[i].message;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 
+#include "core/at.h"
+
 namespace trident {
 namespace {
 
@@ -37,7 +39,7 @@ ScheduleTimeline simulate(const PlacedSchedule& placed, const StageTimes& times)
   const Schedule& schedule = placed.schedule;
   const auto seconds_of_action = [&](int, const Action& action) { return seconds_of(action, times); };
   ScheduleTasks tasks = to_tasks(schedule, {seconds_of_action, [](int, int) { return 0.0; }});
-  const auto rank_of = [&](int stage) { return placed.rank_of_stage[static_cast<std::size_t>(stage)]; };
+  const auto rank_of = [&](int stage) { return at(placed.rank_of_stage, stage); };
   double seconds = 0;
   for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
     for (std::size_t i = 0; i < schedule.ranks[rank].size(); ++i) {

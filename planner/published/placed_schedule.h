@@ -29,7 +29,7 @@ struct PassTimes {
   double message = 0;
 };
 
-// Those of each virtual stage: alike on all, or one by one.
+// Holds the times of each virtual stage: alike on all, or one by one.
 class StageTimes {
  public:
   StageTimes(const PassTimes& alike) : times_{alike} {}

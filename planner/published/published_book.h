@@ -17,8 +17,8 @@ struct PublishedBook : PriceBook {
 PublishedBook shipped_published_book();
 std::vector<ShippedText> shipped_stack_texts();
 
-// Those of the .json files in `folder`/hardware, `folder`/stacks and, if there is one, `folder`/clusters. Throws ConfigError: a
-// folder that is missing or empty, a bad file.
+// Reads the .json files in `folder`/hardware, `folder`/stacks and, if there is one, `folder`/clusters. Throws ConfigError: a folder
+// that is missing or empty, a bad file.
 PublishedBook read_published_book(const std::string& folder);
 
 }  // namespace trident

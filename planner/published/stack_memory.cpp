@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/at.h"
 #include "pipeline/schedule/schedule_generators.h"
 #include "pipeline/schedule/schedule_simulator.h"
 
@@ -79,15 +80,13 @@ std::vector<double> in_flight(const PricingInput& in) {
     const int m = std::min(static_cast<int>(std::round(row.micro_batches)), 8 * p);
     const SimulatedSchedule made = make_simulated_schedule(row.schedule.order, p, row.vpp, m, PassTimes{1, 1, 1, 0});
     const InFlight flight = max_in_flight(made.placed.schedule);
-    for (int i = 0; i < parts; ++i)
-      result[static_cast<std::size_t>(i)] = flight.per_rank[static_cast<std::size_t>(rank_of_stage(row, i))] / 2.0;
+    for (int i = 0; i < parts; ++i) at(result, i) = at(flight.per_rank, rank_of_stage(row, i)) / 2.0;
     return result;
   }
   if (row.vpp > 1) {
     const int m = std::min(static_cast<int>(std::round(row.micro_batches)), 4 * p);
     const InFlight flight = max_in_flight(make_interleaved(p, row.vpp, m));
-    for (int i = 0; i < parts; ++i)
-      result[static_cast<std::size_t>(i)] = static_cast<double>(flight.per_rank[static_cast<std::size_t>(i % p)]) / row.vpp;
+    for (int i = 0; i < parts; ++i) at(result, i) = static_cast<double>(at(flight.per_rank, i % p)) / row.vpp;
     return result;
   }
   for (int i = 0; i < p; ++i) {
@@ -101,7 +100,7 @@ std::vector<double> in_flight(const PricingInput& in) {
       default: break;
     }
     count = (count + row.schedule.more_in_flight) * row.schedule.in_flight_factor;
-    result[static_cast<std::size_t>(i)] = std::min(count, std::round(row.micro_batches));
+    at(result, i) = std::min(count, std::round(row.micro_batches));
   }
   return result;
 }

@@ -18,7 +18,7 @@ struct MemoryPrice {
   double logits = 0;
   double workspace = 0;  // of the block that runs: gradients of its tensors, or what it recomputes
   double peak_allocated = 0;
-  // Of the fullest rank, with what its allocator cannot use again and what lies outside it: with the usual reserve of the
+  // The fullest rank takes this, with what its allocator cannot use again and what lies outside it: with the usual reserve of the
   // allocator, or as much of that as the GPU has room for; and with the least reserve, which the GPU must have room for.
   double device = 0, least_device = 0;
   bool fits = false;  // every rank: least_device, and so device, is no more than the GPU has

@@ -4,6 +4,7 @@
 #include <array>
 #include <optional>
 
+#include "core/at.h"
 #include "core/check.h"
 
 namespace trident {
@@ -23,8 +24,8 @@ std::vector<Block> blocks_of(int p, const BlockSteps& steps, const std::array<in
   const int down = up + steps.forward_up * (p - 1) + 1 + delays[1];  // first gradient: of the second stage of rank 0
   const int back = down + steps.gradient_down * (p - 1) + 1 + delays[2];
   for (int rank = 0; rank < p; ++rank)
-    blocks[static_cast<std::size_t>(rank)] = {steps.forward_down * rank, up + steps.forward_up * (p - 1 - rank),
-                                              down + steps.gradient_down * rank, back + steps.gradient_up * (p - 1 - rank)};
+    at(blocks, rank) = {steps.forward_down * rank, up + steps.forward_up * (p - 1 - rank), down + steps.gradient_down * rank,
+                        back + steps.gradient_up * (p - 1 - rank)};
   return blocks;
 }
 
@@ -32,8 +33,8 @@ std::vector<Block> blocks_of(int p, const BlockSteps& steps, const std::array<in
 bool are_apart(const Block& block) {
   std::array<bool, kPeriod> taken{};
   for (const int pass : block.passes()) {
-    if (taken[static_cast<std::size_t>(pass % kPeriod)]) return false;
-    taken[static_cast<std::size_t>(pass % kPeriod)] = true;
+    if (at(taken, pass % kPeriod)) return false;
+    at(taken, pass % kPeriod) = true;
   }
   return true;
 }
@@ -51,10 +52,10 @@ std::optional<std::vector<Block>> shortest_blocks(int p, const BlockSteps& steps
 // The begin of the two weight gradients: in what the period leaves free, each as soon as its input gradient has ended.
 std::array<int, 2> weight_begins(const Block& block) {
   std::array<bool, kPeriod> taken{};
-  for (const int pass : block.passes()) taken[static_cast<std::size_t>(pass % kPeriod)] = true;
+  for (const int pass : block.passes()) at(taken, pass % kPeriod) = true;
   const auto next_free = [&](int begin) {
-    while (taken[static_cast<std::size_t>(begin % kPeriod)]) ++begin;
-    taken[static_cast<std::size_t>(begin % kPeriod)] = true;
+    while (at(taken, begin % kPeriod)) ++begin;
+    at(taken, begin % kPeriod) = true;
     return begin;
   };
   const int second = next_free(block.second_gradient + 1);
@@ -91,7 +92,7 @@ VOrder make_zb_v_order(int p, int m) {
   VOrder order = empty_order(p, m);
   order.limit = 2.0 * p;
   for (int rank = 0; rank < p; ++rank) {
-    auto& actions = order.placed.schedule.ranks[static_cast<std::size_t>(rank)];
+    auto& actions = at(order.placed.schedule.ranks, rank);
     const std::array<int, 2> stages{rank, 2 * p - 1 - rank};
     std::array<int, 2> forwards{}, gradients{};
     const auto forward = [&](std::size_t of) {
@@ -114,7 +115,7 @@ VOrder make_block_order(int p, int m, const BlockSteps& steps) {
   if (!blocks) throw ConfigError(fmt::format("this V-shaped schedule has no order for {} pipeline ranks; take another number", p));
   VOrder order = empty_order(p, m);
   for (int rank = 0; rank < p; ++rank) {
-    const Block& block = (*blocks)[static_cast<std::size_t>(rank)];
+    const Block& block = at(*blocks, rank);
     struct Begin {
       int time;
       Action action;
@@ -129,7 +130,7 @@ VOrder make_block_order(int p, int m, const BlockSteps& steps) {
       begins.push_back({block.first_gradient + shift, {ActionKind::kBackwardInput, first, mb}});
     }
     std::sort(begins.begin(), begins.end(), [](const Begin& a, const Begin& b) { return a.time < b.time; });
-    for (const Begin& begin : begins) order.placed.schedule.ranks[static_cast<std::size_t>(rank)].push_back(begin.action);
+    for (const Begin& begin : begins) at(order.placed.schedule.ranks, rank).push_back(begin.action);
     order.limit = std::max(order.limit, static_cast<double>(peak_of(block, m)));
   }
   return order;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "core/at.h"
 #include "core/check.h"
 
 namespace trident {
@@ -42,9 +43,7 @@ class Filler {
   }
   double transit(int from_stage, int to_stage) const {
     const auto& rank_of = placed_.rank_of_stage;
-    return rank_of[static_cast<std::size_t>(from_stage)] == rank_of[static_cast<std::size_t>(to_stage)]
-               ? 0
-               : times_[from_stage].message;
+    return at(rank_of, from_stage) == at(rank_of, to_stage) ? 0 : times_[from_stage].message;
   }
 
   const PlacedSchedule& placed_;
@@ -69,16 +68,16 @@ Filler::Filler(const PlacedSchedule& placed, const StageTimes& times, const Weig
 }
 
 void Filler::do_weight(int rank) {
-  RankProgress& progress = ranks_[static_cast<std::size_t>(rank)];
+  RankProgress& progress = at(ranks_, rank);
   Action action = progress.waiting[progress.weights++];
   action.kind = ActionKind::kBackwardWeight;
-  filled_.schedule.ranks[static_cast<std::size_t>(rank)].push_back(action);
+  at(filled_.schedule.ranks, rank).push_back(action);
   progress.now += times_[action.virtual_stage].backward_weight;
 }
 
 void Filler::do_pass(int rank, const Action& action, double start) {
-  RankProgress& progress = ranks_[static_cast<std::size_t>(rank)];
-  filled_.schedule.ranks[static_cast<std::size_t>(rank)].push_back(action);
+  RankProgress& progress = at(ranks_, rank);
+  at(filled_.schedule.ranks, rank).push_back(action);
   ++progress.next;
   const int stage = action.virtual_stage, last = placed_.schedule.num_virtual_stages() - 1;
   if (action.kind == ActionKind::kForward) {
@@ -98,8 +97,8 @@ void Filler::do_pass(int rank, const Action& action, double start) {
 }
 
 Filler::Advance Filler::advance(int rank) {
-  RankProgress& progress = ranks_[static_cast<std::size_t>(rank)];
-  const auto& order = placed_.schedule.ranks[static_cast<std::size_t>(rank)];
+  RankProgress& progress = at(ranks_, rank);
+  const auto& order = at(placed_.schedule.ranks, rank);
   const bool weight_waits = progress.weights < progress.waiting.size();
   if (progress.next == order.size()) {
     if (!weight_waits) return Advance::kDone;

@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "core/int_math.h"
 #include "pipeline/schedule/step_program_views.h"
@@ -26,6 +27,21 @@ std::vector<std::string> layout_settings(const SearchLayout& layout) {
           "parallel.layers=null",
           fmt::format("batch.micro={}", layout.micro),
           fmt::format("recompute.policy={}", to_string(layout.recompute))};
+}
+
+std::vector<std::string> changed_settings(const TrainConfig& config, const SearchLayout& layout) {
+  const JsonValue before = to_json(config), after = to_json(with_layout(config, layout));
+  const auto stays = [&](const std::string& block, const std::string& key) {
+    return *before.find(block)->find(key) == *after.find(block)->find(key);
+  };
+  std::vector<std::string> settings = layout_settings(layout);
+  std::erase_if(settings, [&](const std::string& setting) {
+    const std::string path = setting.substr(0, setting.find('='));
+    if (path == "parallel") return stays(path, "data") && stays(path, "pipeline") && stays(path, "tensor");
+    const std::size_t dot = path.find('.');
+    return stays(path.substr(0, dot), path.substr(dot + 1));
+  });
+  return settings;
 }
 
 TrainConfig with_layout(const TrainConfig& config, const SearchLayout& layout) {
@@ -92,8 +108,7 @@ std::vector<ArenaMemory> LayoutCosts::memory(const SearchLayout& layout) {
   const LayoutMemoryInputs in = memory_inputs(layout);
   const std::vector<RankUnits>& units = stages(layout).of_rank;
   std::vector<ArenaMemory> ranks;
-  for (int rank = 0; rank < layout.pipeline; ++rank)
-    ranks.push_back(arena_memory(in, units[static_cast<std::size_t>(rank)], rank));
+  for (int rank = 0; rank < layout.pipeline; ++rank) ranks.push_back(arena_memory(in, at(units, rank), rank));
   return ranks;
 }
 

@@ -18,6 +18,8 @@ namespace trident {
 
 // The keys that make a configuration one of this layout, as --set takes them: "parallel.tensor=8". `grad_sync` of presets is null.
 std::vector<std::string> layout_settings(const SearchLayout& layout);
+// The settings among them whose keys have another value in `config`.
+std::vector<std::string> changed_settings(const TrainConfig& config, const SearchLayout& layout);
 // `config` with those keys.
 TrainConfig with_layout(const TrainConfig& config, const SearchLayout& layout);
 

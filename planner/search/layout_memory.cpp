@@ -5,6 +5,7 @@
 #include <numeric>
 #include <optional>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "core/exact_sum.h"
 #include "core/int_math.h"
@@ -35,10 +36,8 @@ class Booking {
   }
 
  private:
-  void book(MemoryUse use, std::int64_t bytes, std::int64_t times = 1) {
-    memory_.by_use[static_cast<std::size_t>(use)] += rounded(bytes) * times;
-  }
-  const RankFacts& facts() const { return in_.schedule.ranks[static_cast<std::size_t>(rank_)]; }
+  void book(MemoryUse use, std::int64_t bytes, std::int64_t times = 1) { at(memory_.by_use, use) += rounded(bytes) * times; }
+  const RankFacts& facts() const { return at(in_.schedule.ranks, rank_); }
   int count(UnitKind kind) const {
     int sum = 0;
     for (const ChunkUnits& chunk : units_) sum += chunk.count(kind);

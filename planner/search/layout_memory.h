@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/at.h"
 #include "device/arena.h"
 #include "pipeline/schedule/partition.h"
 #include "pipeline/schedule/step_program.h"
@@ -33,7 +34,7 @@ struct ArenaMemory {
   std::array<std::int64_t, kMemoryUses.size()> by_use{};
   bool gathers_on_use = false;  // what zero3 asks for is done only where it saves memory
   std::int64_t total() const;
-  std::int64_t operator[](MemoryUse use) const { return by_use[static_cast<std::size_t>(use)]; }
+  std::int64_t operator[](MemoryUse use) const { return at(by_use, use); }
 };
 
 // Everything that memory depends on beside the rank's units.

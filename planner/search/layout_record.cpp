@@ -11,6 +11,7 @@
 
 #include "core/at.h"
 #include "core/check.h"
+#include "pipeline/schedule/step_waits.h"
 
 namespace trident {
 namespace {
@@ -45,8 +46,7 @@ class Recorder {
   using Key = std::tuple<Kind, UnitKind, bool, bool, std::vector<std::pair<UnitKind, bool>>>;
   struct Pending {
     int unit = 0;
-    std::int64_t begin = 0, end = 0;
-    int owner = Instruction::kNone;  // of memory of its own
+    GradientPlace place;
   };
 
   UnitKind kind_of(int unit) const {
@@ -65,7 +65,8 @@ class Recorder {
       copies = i.unit == units_of(i).back() && i.unit != spec_.head_unit();
       if (overwrites) finish(i, finished);
     }
-    if (i.kind == Kind::kReduceGradients && spec_.zero.grad_sync_every > 0) pending_.push_back(place_of(i));
+    if (i.kind == Kind::kReduceGradients && spec_.zero.grad_sync_every > 0)
+      pending_.push_back({i.unit, gradient_place(program_, i)});
     if (i.kind == Kind::kGradNorm) finish_all(finished);
     if (i.kind == Kind::kTieExchange) has_exchanged_ = true;
     const auto [found, is_new] = numbers_.try_emplace(key, static_cast<std::int32_t>(record_.passes.size()));
@@ -73,16 +74,10 @@ class Recorder {
     return found->second;
   }
 
-  Pending place_of(const Instruction& i) const {
-    if (i.grad_place == Instruction::kNone) return {i.unit, 0, 1, i.unit};
-    const std::int64_t begin = i.grad_place * kPlaceBytes;
-    return {i.unit, begin, begin + at(program_.unit_bytes, i.unit).gradients};
-  }
-
   void finish(const Instruction& i, std::vector<std::pair<UnitKind, bool>>& finished) {
-    const Pending mine = place_of(i);
+    const GradientPlace mine = gradient_place(program_, i);
     const auto met = [&](const Pending& p) {
-      if (p.unit != i.unit && (p.owner != mine.owner || p.begin >= mine.end || mine.begin >= p.end)) return false;
+      if (p.unit != i.unit && !p.place.meets(mine)) return false;
       add(p, finished);
       return true;
     };

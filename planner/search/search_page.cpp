@@ -19,7 +19,7 @@ Table layouts_table(const std::vector<FoundLayout>& layouts, std::size_t first, 
   for (const FoundLayout& found : layouts)
     table.rows.push_back({fmt::format("{}", first++), to_string(found.layout), seconds_text(found.seconds),
                           rounded_text(found.tokens_per_second),
-                          result.on_processors ? "-" : rounded_text(found.tokens_per_second / result.gpus),
+                          result.on_processors() ? "-" : rounded_text(found.tokens_per_second / result.gpus),
                           percent_digits(found.mfu) + " %", bytes_text(found.memory.total()), found.next_limit});
   return table;
 }
@@ -27,7 +27,7 @@ Table layouts_table(const std::vector<FoundLayout>& layouts, std::size_t first, 
 Table flags_table(const std::vector<FoundLayout>& layouts) {
   Table table{"What trains them", {{"#"}, {"trident train --config FILE ...", true}}};
   for (std::size_t i = 0; i < layouts.size(); ++i)
-    table.rows.push_back({fmt::format("{}", i + 1), settings_text(layouts[i].layout)});
+    table.rows.push_back({fmt::format("{}", i + 1), settings_text(layouts[i])});
   return table;
 }
 
@@ -64,9 +64,9 @@ Table rejections_table(const Rejections& rejections) {
 
 ReportPage page_of(const SearchResult& result) {
   ReportPage page{"Layouts of " + result.model, "", {}};
-  const std::string hardware = result.on_processors ? result.cluster
-                                                    : fmt::format("{} GPUs of {}, {} of each for tensors", result.gpus,
-                                                                  result.cluster, bytes_text(result.usable_bytes));
+  const std::string hardware = result.on_processors() ? result.cluster
+                                                      : fmt::format("{} GPUs of {}, {} of each for tensors", result.gpus,
+                                                                    result.cluster, bytes_text(result.usable_bytes));
   page.subtitle = fmt::format("{}; {} sequences of {} tokens a step", hardware, result.global_batch, result.sequence);
   const auto count = [](std::size_t layouts) { return with_commas(static_cast<std::int64_t>(layouts)); };
   Paragraph looked{fmt::format("{} layouts looked at, {} fit, {} timed. Predicted, not measured.", count(result.layouts),

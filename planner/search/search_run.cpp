@@ -76,7 +76,6 @@ SearchResult heading_of(const SearchRequest& request, const ModelConfig& model) 
   result.model = fmt::format("{} of {} parameters, {} layers, hidden {}, {} heads", to_string(model.family), parameters,
                              model.layers, model.hidden, model.heads);
   result.parameters = num_parameters(model);
-  result.gpus = request.gpus;
   result.global_batch = request.config.batch.global;
   result.sequence = request.config.batch.sequence;
   return result;
@@ -134,6 +133,7 @@ class Search {
     refuse_tuning();
     check_cluster_size(request_.cluster, request_.gpus, 1);
     result_ = heading_of(request_, model_);
+    result_.gpus = request_.gpus;
     result_.cluster = request_.cluster.name;
     result_.usable_bytes = usable({});
     const std::vector<SearchLayout> layouts = enumerate_layouts(space_of(request_, request_.gpus), model_, result_.rejections);
@@ -283,7 +283,7 @@ class Search {
     if (result_.not_trainable.size() > kMost) result_.not_trainable.resize(kMost);
   }
 
-  // Of zero3.
+  // Whether zero3 gathers nothing on use.
   bool keeps_parameters(const SearchLayout& layout) {
     return layout.zero == ZeroPreset::kZero3 &&
            std::ranges::none_of(costs_.memory(layout), [](const ArenaMemory& rank) { return rank.gathers_on_use; });
@@ -310,6 +310,7 @@ class Search {
     found.mfu = counted.predicted_flops_per_token() * found.tokens_per_second /
                 (static_cast<double>(request_.gpus) * request_.cluster.gpu.peak_16bit);
     found.next_limit = next_limit(found);
+    if (found.trainable) found.settings = changed_settings(request_.config, found.layout);
   }
 
   // The largest part of the time that is not computing, and how full memory is.
@@ -348,12 +349,13 @@ class ProcessorSearch {
     const ModelConfig model = resolve_model(request_.config);
     result_ = heading_of(request_, model);
     result_.cluster = hardware_.name;
-    result_.on_processors = true;
     result_.usable_bytes = static_cast<std::int64_t>(hardware_.device_bytes);
     const int first = std::max(1, request_.gpus), last = request_.gpus > 0 ? request_.gpus : hardware_.processors->cores;
     std::vector<SearchLayout> layouts;
-    for (int ranks = first; ranks <= last; ranks *= 2)
+    for (int ranks = first; ranks <= last; ranks *= 2) {
+      result_.ranks.push_back(ranks);
       std::ranges::copy(enumerate_layouts(space_of(request_, ranks), model, result_.rejections), std::back_inserter(layouts));
+    }
     result_.layouts = layouts.size();
     if (layouts.empty()) refuse_batch(request_, result_.rejections);
     const std::vector<TimedLayout> ranked = in_order(layouts);
@@ -418,6 +420,7 @@ class ProcessorSearch {
     found.tokens_per_second = forecast.tokens_per_second();
     found.mfu = forecast.mfu;
     found.next_limit = forecast.limit.why;
+    found.settings = changed_settings(request_.config, found.layout);
   }
 
   const SearchRequest& request_;

@@ -32,29 +32,25 @@ struct SearchRequest {
   std::function<void(std::string_view what, std::int64_t done, std::int64_t all)> progress = {};
 };
 
-// The same layout but for chunks, micro-batch, or when gradients are reduced.
-struct LayoutVariation {
-  SearchLayout layout;
-  double seconds = 0;
-};
-
 // The prediction for a layout of the search.
 struct FoundLayout {
   SearchLayout layout;
-  std::vector<LayoutVariation> variations;  // slower ones, of those that were timed; ascending
+  // Slower layouts, ascending, that are the same but for chunks, micro-batch, or when gradients are reduced.
+  std::vector<TimedLayout> variations;
   double seconds = 0;  // of a step
   TimeParts parts;     // of the busiest pipeline rank; they add up to `seconds`
   int busiest = 0, fullest = 0;  // pipeline ranks: that of the parts, that of the memory
   ArenaMemory memory;
   double tokens_per_second = 0, mfu = 0;
   std::string next_limit;  // what would stop it from being faster or larger
+  std::vector<std::string> settings;  // changed_settings()
   bool trainable = true;
 };
 
 struct SearchResult {
   std::string model, cluster;
-  bool on_processors = false;
-  int gpus = 0;  // as asked
+  int gpus = 0;            // of the cluster
+  std::vector<int> ranks;  // numbers of ranks that were tried on processors; none: GPUs
   std::int64_t global_batch = 0, sequence = 0, parameters = 0;
   std::int64_t usable_bytes = 0;  // of a GPU, for arenas; of the machine whose processors they are, 0: not known
   std::vector<FoundLayout> best;  // none a variation of another
@@ -66,13 +62,15 @@ struct SearchResult {
   // the same is searched.
   double bound_seconds = 0, simulation_seconds = 0;
   std::vector<ChoiceTime> best_by_choice;  // by dimension, then ascending
+
+  bool on_processors() const { return !ranks.empty(); }
 };
 
 // Throws ConfigError: a cluster with fewer GPUs than one replica takes in any layout (what it would take), a batch that no layout
 // divides, what check_cluster_size refuses, ranks that a machine's processors cannot be.
 SearchResult search_layouts(const SearchRequest& request);
 
-// Whether two layouts differ in no more than a LayoutVariation.
+// Whether two layouts are variations of one.
 bool are_variations(const SearchLayout& a, const SearchLayout& b);
 
 // Bytes of a GPU that arenas may take: without the driver's context and communicators.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "core/counted.h"
 #include "pipeline/schedule/step_program_size.h"
@@ -20,7 +21,7 @@ std::vector<int> divisors(int n) {
 }
 
 void reject(Rejections& rejections, Rejection reason, std::int64_t layouts, const std::string& example) {
-  Rejected& rejected = rejections[static_cast<std::size_t>(reason)];
+  Rejected& rejected = at(rejections, reason);
   if (rejected.layouts == 0) rejected.example = example;
   rejected.layouts += layouts;
 }

@@ -54,7 +54,7 @@ std::string variations_text(const FoundLayout& found) {
   constexpr std::size_t kMost = 4;
   std::string text;
   for (std::size_t i = 0; i < std::min(kMost, found.variations.size()); ++i) {
-    const LayoutVariation& variation = found.variations[i];
+    const TimedLayout& variation = found.variations[i];
     const SearchLayout &other = variation.layout, &layout = found.layout;
     std::string words;
     const auto add = [&](const std::string& word) { words += (words.empty() ? "" : " and ") + word; };
@@ -69,7 +69,7 @@ std::string variations_text(const FoundLayout& found) {
 
 std::string entry(std::size_t number, const FoundLayout& found, const SearchResult& result) {
   const std::string per_gpu =
-      result.on_processors ? "" : fmt::format("  {} per GPU", rounded_text(found.tokens_per_second / result.gpus));
+      result.on_processors() ? "" : fmt::format("  {} per GPU", rounded_text(found.tokens_per_second / result.gpus));
   return fmt::format("{:2}  {:.4g} s  {} tokens/s{}  mfu {} %  {}{}\n", number, found.seconds,
                      rounded_text(found.tokens_per_second), per_gpu, percent_digits(found.mfu), to_string(found.layout),
                      found.trainable ? "" : "  (not trainable yet)") +
@@ -77,7 +77,7 @@ std::string entry(std::size_t number, const FoundLayout& found, const SearchResu
          (found.trainable ? fmt::format("    time of pipeline rank {} in %: {}\n", found.busiest, parts_text(found)) : "") +
          fmt::format("    memory of pipeline rank {}: {}\n", found.fullest, memory_text(found.memory)) +
          (found.trainable
-              ? fmt::format("    next limit: {}\n    to train it: {}\n", found.next_limit, settings_text(found.layout))
+              ? fmt::format("    next limit: {}\n    to train it: {}\n", found.next_limit, settings_text(found))
               : "");
 }
 
@@ -87,7 +87,7 @@ JsonValue json_of(const FoundLayout& found) {
   const SearchLayout& layout = found.layout;
   JsonValue::Object parts, memory;
   JsonValue::Array variations;
-  for (const LayoutVariation& other : found.variations)
+  for (const TimedLayout& other : found.variations)
     variations.push_back(JsonValue::Object{{"layout", to_string(other.layout)},
                                            {"virtual_stages", other.layout.virtual_stages},
                                            {"micro", other.layout.micro},
@@ -125,9 +125,10 @@ JsonValue json_of(const FoundLayout& found) {
 
 }  // namespace
 
-std::string settings_text(const SearchLayout& layout) {
+std::string settings_text(const FoundLayout& found) {
+  if (found.settings.empty()) return "the configuration as it is";
   std::string text;
-  for (const std::string& setting : layout_settings(layout)) text += (text.empty() ? "--set " : " --set ") + for_shell(setting);
+  for (const std::string& setting : found.settings) text += (text.empty() ? "--set " : " --set ") + for_shell(setting);
   return text;
 }
 
@@ -144,16 +145,17 @@ AmountUnit byte_unit(std::int64_t bytes) {
 std::string to_text(const SearchResult& result) {
   const std::string bytes = byte_unit(result.usable_bytes).text(result.usable_bytes);
   std::string text = fmt::format("model: {}\n", result.model) +
-                     (result.on_processors ? fmt::format("on {}\n", result.cluster)
-                                           : fmt::format("cluster: {} GPUs of {}, {} of each for tensors\n", result.gpus,
-                                                         result.cluster, bytes)) +
+                     (result.on_processors()
+                          ? fmt::format("on {}\n", result.cluster)
+                          : fmt::format("cluster: {} GPUs of {}, {} of each for tensors\n", result.gpus, result.cluster, bytes)) +
                      fmt::format("batch: {} sequences of {} tokens\n", result.global_batch, result.sequence) +
-                     fmt::format("{} looked at, {} fit, {} timed\n",
-                                 counted(static_cast<std::int64_t>(result.layouts), "layout"),
+                     fmt::format("{} looked at, {} fit, {} timed\n", counted(static_cast<std::int64_t>(result.layouts), "layout"),
                                  result.fitting, result.timed) +
-                     (result.on_processors ? "" : fmt::format("CPU time of one layout: {:.3f} ms to bound it, {:.3f} ms to "
-                                                              "simulate it\n", 1e3 * result.bound_seconds,
-                                                              1e3 * result.simulation_seconds)) + '\n';
+                     (result.on_processors() ? ""
+                                             : fmt::format("CPU time of one layout: {:.3f} ms to bound it, {:.3f} ms to "
+                                                           "simulate it\n",
+                                                           1e3 * result.bound_seconds, 1e3 * result.simulation_seconds)) +
+                     '\n';
   std::size_t number = 0;
   for (const FoundLayout& found : result.best) text += entry(++number, found, result);
   if (!result.not_trainable.empty()) {
@@ -181,24 +183,25 @@ JsonValue to_json(const SearchResult& result) {
                         JsonValue::Object{{"layouts", of.layouts}, {"example", of.example}}});
   }
   for (const ChoiceTime& time : result.best_by_choice) choices.push_back({time.choice, time.seconds});
-  return JsonValue::Object{{"model", result.model},
-                           {"parameters", result.parameters},
-                           {"cluster", result.cluster},
-                           {"gpus", result.gpus},
-                           {"global_batch", result.global_batch},
-                           {"sequence", result.sequence},
-                           {"usable_bytes", result.usable_bytes},
-                           {"layouts", static_cast<std::int64_t>(result.layouts)},
-                           {"fitting", static_cast<std::int64_t>(result.fitting)},
-                           {"timed", static_cast<std::int64_t>(result.timed)},
-                           {"simulated", static_cast<std::int64_t>(result.timed)},
-                           {"dry_runs", result.dry_runs},
-                           {"best", std::move(best)},
-                           {"not_trainable_yet", std::move(estimates)},
-                           {"rejected", std::move(rejected)},
-                           {"fastest_timed_with", std::move(choices)},
-                           {"timing", JsonValue::Object{{"bound_cpu_s", result.bound_seconds},
-                                                        {"closed_form_cpu_s", result.simulation_seconds}}}};
+  return JsonValue::Object{
+      {"model", result.model},
+      {"parameters", result.parameters},
+      {"cluster", result.cluster},
+      result.on_processors() ? JsonMember{"ranks", JsonValue::Array(result.ranks.begin(), result.ranks.end())}
+                             : JsonMember{"gpus", result.gpus},
+      {"global_batch", result.global_batch},
+      {"sequence", result.sequence},
+      {"usable_bytes", result.usable_bytes},
+      {"layouts", static_cast<std::int64_t>(result.layouts)},
+      {"fitting", static_cast<std::int64_t>(result.fitting)},
+      {"timed", static_cast<std::int64_t>(result.timed)},
+      {"simulated", static_cast<std::int64_t>(result.timed)},
+      {"dry_runs", result.dry_runs},
+      {"best", std::move(best)},
+      {"not_trainable_yet", std::move(estimates)},
+      {"rejected", std::move(rejected)},
+      {"fastest_timed_with", std::move(choices)},
+      {"timing", JsonValue::Object{{"bound_cpu_s", result.bound_seconds}, {"closed_form_cpu_s", result.simulation_seconds}}}};
 }
 
 }  // namespace trident

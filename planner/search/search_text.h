@@ -14,8 +14,8 @@ namespace trident {
 std::string to_text(const SearchResult& result);
 JsonValue to_json(const SearchResult& result);
 
-// "--set 'parallel=6DP x 64PP x 8TP' --set ...", as a shell takes it.
-std::string settings_text(const SearchLayout& layout);
+// "--set 'parallel=6DP x 64PP x 8TP' --set ...", as a shell takes it: what the configuration does not say already.
+std::string settings_text(const FoundLayout& found);
 
 // A unit in which an amount has three digits that count, or more.
 struct AmountUnit {

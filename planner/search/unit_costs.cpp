@@ -9,6 +9,7 @@
 #include <utility>
 #include <variant>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "core/int_math.h"
 #include "model/config/model_stats.h"
@@ -31,7 +32,7 @@ TrainConfig tiny_config(const TrainConfig& config, const PassKey& key) {
   TrainConfig tiny = config;
   tiny.parallel.tensor = key.tensor;
   tiny.parallel.sequence_parallel = key.sequence_parallel;
-  tiny.parallel.data.ranks = 1;
+  tiny.parallel.data = 1;
   tiny.parallel.context = 1;
   tiny.parallel.pipeline = kStages;
   tiny.parallel.virtual_stages = 1;
@@ -83,7 +84,7 @@ class TinyStep {
     TRIDENT_CHECK(found != list.end(), "a tiny step without an instruction of unit {}, micro-batch {}", unit, micro_batch);
     return records_[s].pass(static_cast<std::size_t>(found - list.begin()));
   }
-  const PassRecord& outside(int stage) const { return records_[static_cast<std::size_t>(stage)].passes.front(); }
+  const PassRecord& outside(int stage) const { return at(records_, stage).passes.front(); }
 
  private:
   const RunPlan& plan_;
@@ -165,7 +166,7 @@ UnitPasses UnitCosts::make_passes(const PassKey& key) const {
   const RunPlan plan = make_run_plan(tiny_config(config_, key), tiny_model(model_, config_.batch.sequence), 0, machine_);
   const TinyStep step(plan, oracle_);
   const int head = head_unit(plan.model);
-  const auto gaps = [&](int unit) { return num_gaps(plan.units[static_cast<std::size_t>(unit)]); };
+  const auto gaps = [&](int unit) { return num_gaps(at(plan.units, unit)); };
   UnitPasses passes;
   // Stage 0: the embedding has no input, and its block's comes from this rank. Stage 2: the same with gradients.
   const auto first = [&](int stage, int unit) { return without(step.find(stage, Kind::kBackward, unit, 0), gaps(unit)); };

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/at.h"
 #include "core/counted.h"
 #include "core/file_io.h"
 #include "core/number_text.h"
@@ -75,9 +76,7 @@ double all_bytes(const StudyRow& row) {
   return sum;
 }
 
-std::string dp_bytes(const StudyRow& row) {
-  return gigabytes_text(row.bytes_sent[static_cast<std::size_t>(Axis::kData)]);
-}
+std::string dp_bytes(const StudyRow& row) { return gigabytes_text(at(row.bytes_sent, Axis::kData)); }
 
 // "never", "once", "96 times", "1.83 times".
 std::string times(double count) {

@@ -10,7 +10,7 @@ namespace trident {
 // The longest that a point may be expected to take to be executed.
 inline constexpr double kLongestPointSeconds = 60;
 
-// On spec.cluster, of GPUs or of processors as plan --cluster takes them; without one, or where points are executed and it names
+// On spec.cluster, of GPUs or of processors as plan cluster takes them; without one, or where points are executed and it names
 // GPUs, on this machine's processors. `executes`: each point that fits trains a few steps on random tokens, its ranks as threads
 // of this process, in a folder for temporary files that is removed; rates that are of another machine are said among what is held.
 // Throws ConfigError: a cluster that is not there, shipped rates where none are named and this is another machine, numbers of GPUs

@@ -221,7 +221,7 @@ std::vector<StudyPoint> points_of(const StudySpec& spec) {
 std::int64_t replica_batch(const StudySpec& spec, std::size_t arm) {
   const TrainConfig config = config_of_arm(spec, arm);
   const std::int64_t replicas =
-      config.parallel.data.ranks ? *config.parallel.data.ranks : fewest_replicas(spec, ranks_of_a_replica(config.parallel));
+      config.parallel.data ? *config.parallel.data : fewest_replicas(spec, ranks_of_a_replica(config.parallel));
   if (config.batch.global % replicas != 0)
     throw ConfigError(fmt::format("weak scaling: batch.global = {} is not divided by {}; what a replica gets is held fixed",
                                   config.batch.global, counted(replicas, "replica")));

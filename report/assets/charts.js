@@ -4,13 +4,14 @@
 
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-  function shortNumber(value) {
+  function shortNumber(value, onAxis) {
     if (value == null || !isFinite(value)) return '–';
     const size = Math.abs(value);
     for (const [from, suffix] of [[1e12, 'T'], [1e9, 'G'], [1e6, 'M']]) {
       if (size >= from) return Number((value / from).toPrecision(4)) + suffix;
     }
-    return String(size >= 1e4 ? Math.round(value) : Number(value.toPrecision(4)));
+    if (onAxis && size >= 1e4) return Number((value / 1e3).toPrecision(4)) + 'k';  // five digits would reach into the axis's label
+    return size >= 1e4 ? Math.round(value).toLocaleString('en-US') : String(Number(value.toPrecision(4)));
   }
 
   // The exponential mean, which weighs a value `share` as much as the next one; the first values weigh no more than others.
@@ -47,7 +48,7 @@
     return {
       label, labelSize: 20, labelFont: '12px system-ui, sans-serif', font: '12px system-ui, sans-serif', stroke: color('--soft'), size,
       grid: {stroke: color('--line'), width: 1}, ticks: {stroke: color('--line'), width: 1},
-      values: (plot, ticks) => ticks.map((tick) => (tick == null ? '' : shortNumber(tick))),
+      values: (plot, ticks) => ticks.map((tick) => (tick == null ? '' : shortNumber(tick, true))),
     };
   }
 

@@ -12,6 +12,7 @@
 
 #include "core/clock.h"
 #include "core/file_io.h"
+#include "core/process_status.h"
 
 namespace trident {
 
@@ -78,11 +79,8 @@ std::vector<pid_t> descendants_of(pid_t process) {
 }
 
 bool is_running(pid_t process) {
-  std::ifstream stat(fmt::format("/proc/{}/stat", process));
-  std::string text;
-  std::getline(stat, text);
-  const std::size_t name_end = text.rfind(") ");
-  return name_end != std::string::npos && text[name_end + 2] != 'Z';
+  const auto status = process_status(process);
+  return status && !status->has_ended();
 }
 
 }  // namespace trident

@@ -115,6 +115,15 @@ TEST_F(CommandLine, BadFlags) {
   expect_refusal({"train", "--config", config_, "--set", "tensor-model-parallel-size=4"}, "; did you mean parallel.tensor?");
   expect_refusal({"bench", "--config", config_, "--micro-batch-size=2"}, "; say --set batch.micro=2");
   expect_refusal({"train", "--config", config_, "--print-config=xml"}, "must be json or origins");
+  // A word without its flag, and a flag without all of its words.
+  expect_refusal({"generate", "runs/a", "hi"}, "unknown argument \"runs/a\"; say --ckpt runs/a");
+  expect_refusal({"generate", "--ckpt", "runs/a", "hi you"}, "unknown argument \"hi you\"; say --prompt 'hi you'");
+  expect_refusal({"eval", "--hf", "models/a", "valid"}, "unknown argument \"valid\"; say --data valid");
+  expect_refusal({"data", "prepare", "a.txt"}, "unknown argument \"a.txt\"; say --input a.txt");
+  expect_refusal({"convert", "runs/a", "out"}, "unknown argument \"runs/a\"; say --from ckpt runs/a or --from hf runs/a");
+  expect_refusal({"convert", "--from", "hf", "a", "--to", "ckpt"}, " (ckpt DIR, hf DIR, or peft DIR");
+  expect_refusal({"train", "--set"}, " (path=value: change a key of the configuration");
+  expect_refusal({"--verison"}, "did you mean --version?");
   expect_refusal({"bench"}, "--config is required");
   expect_refusal({"bench", "--config", config_, "--steps", "0"}, "--steps = 0: must be from 1 to 1000");
   expect_refusal({"study", "--config", config_, "--vary", "micro=1", "--gpus", "99999999999999999999"},

@@ -158,15 +158,15 @@ class AddedTokens : public FineTuning {
   // A folder of the new model: the data's tokenizer is beside it, and it counts the new tokens.
   void expect_whole_folder(const std::string& folder, double loss) const {
     EXPECT_EQ(parse_json(read_file(place_ / (folder + "/config.json")), folder).find("vocab_size")->as_integer(), 261);
-    const auto eos = [&](const char* file) {
-      return to_json_text(*parse_json(read_file(place_ / (folder + file)), folder).find("eos_token_id"));
-    };
-    EXPECT_EQ(eos("/config.json"), "259");
-    EXPECT_EQ(eos("/generation_config.json"), "[259,258]");
+    EXPECT_EQ(eos_of(folder + "/config.json"), "259");
+    EXPECT_EQ(eos_of(folder + "/generation_config.json"), "[259,258]");
     for (const char* file : {"tokenizer.json", "chat_template.jinja"})
       EXPECT_EQ(read_file(place_ / (folder + "/" + file)), read_file(place_ / (std::string("more/") + file))) << folder << file;
     EXPECT_NEAR(loss_of_new({"--hf", place_ / folder}), loss, 1e-5 * loss);
     said({"generate", "--hf", place_ / folder, "--messages", place_ / "ask.json", "--max-new-tokens", "4", "--greedy"});
+  }
+  std::string eos_of(const std::string& file) const {
+    return to_json_text(*parse_json(read_file(place_ / file), file).find("eos_token_id"));
   }
   double loss_of_new(const std::vector<std::string>& model) const { return loss_of(model, "257 97 98 258 259 260 10 257 259"); }
 };
@@ -188,6 +188,17 @@ TEST_F(AddedTokens, GetRowsOnceAndGoOut) {
   succeeded(start("spare", {"run.steps=1", "model.init_from=" + (place_ / "out")}));
   said({"convert", "--from", "ckpt", place_ / "spare", "--to", "hf", place_ / "from_spare"});
   EXPECT_EQ(read_file(place_ / "from_spare/tokenizer.json"), read_file(place_ / "more/tokenizer.json"));
+
+  // Ends are config.json's alone where the base says no others, and the data's tokenizer stays where the base is gone.
+  std::filesystem::remove(place_ / "base/generation_config.json");
+  for (const std::string folder : {"plain", "alone"}) {
+    const std::string out = said({"convert", "--from", "ckpt", place_ / "full", "--to", "hf", place_ / folder});
+    EXPECT_EQ(out.find("not carried along"), std::string::npos) << out;
+    EXPECT_EQ(eos_of(folder + "/config.json"), "259");
+    EXPECT_FALSE(file_exists(place_ / (folder + "/generation_config.json")));
+    EXPECT_EQ(read_file(place_ / (folder + "/tokenizer.json")), read_file(place_ / "more/tokenizer.json")) << folder;
+    std::filesystem::remove_all(place_ / "base");
+  }
 }
 
 TEST_F(AddedTokens, TrainWholeBesideAdapters) {

@@ -127,6 +127,23 @@ TEST_F(ImportCommand, AnArgumentOfTheScriptIsNoValueOfARun) {
   EXPECT_EQ(*config.find("parallel")->find("data"), JsonValue(2)) << "what follows from it is computed from --set";
 }
 
+TEST_F(ImportCommand, ARunWithoutALauncherHasOneRankAndOthersAreAskedFor) {
+  const std::string script = folder_ / "run.sh",
+                    more = " x.py --per_device_train_batch_size 8 --gradient_accumulation_steps 2 --bf16\n";
+  const auto global = [&](const std::string& launcher, std::vector<std::string> settings) {
+    write_file(script, launcher + more);
+    settings.insert(settings.begin(), {"train", "--import", script, "--set", "model.preset=llama-1m", "--set", "data.train=text",
+                                       "--set", "batch.sequence=64", "--print-config"});
+    return run_program(settings);
+  };
+  expect_parts(succeeded(global("python", {})).out, {"\"global\": 16", "\"data\": 1"});
+  expect_parts(succeeded(global("torchrun --nnodes 2", {})).out, {"\"global\": 32", "\"data\": 2"});
+  expect_one_line(global("accelerate launch", {}), 64,
+                  {"run.sh:1 --per_device_train_batch_size 8: batch.global is this times the data-parallel ranks, which no input "
+                   "counts: give trident import --ranks N, or trident train --import --set parallel.data=N"});
+  expect_parts(succeeded(global("accelerate launch", {"--set", "parallel.data=4"})).out, {"\"global\": 64", "\"data\": 4"});
+}
+
 TEST_F(ImportCommand, RanksOfSbatchAreThoseOfSrun) {
   const std::string script = folder_ / "run.sh";
   write_file(script, "#!/bin/bash\n#SBATCH -N 2\n#SBATCH --ntasks-per-node=4\n"

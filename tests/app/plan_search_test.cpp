@@ -182,6 +182,8 @@ TEST(PlanSearch, ProcessorsAreSearchedOverTheirRanks) {
     ranks.insert(layout.find("data")->as_integer() * layout.find("pipeline")->as_integer() * layout.find("tensor")->as_integer());
   }
   EXPECT_EQ(ranks, (std::set<std::int64_t>{1, 2}));  // the shipped profile has two cores
+  EXPECT_EQ(found.find("gpus"), nullptr);
+  EXPECT_EQ(to_json_text(*found.find("ranks")), "[1,2]");
   const JsonValue planned =
       parse_json(succeeded(run_program({"plan", "--config", written, "--cluster", "cpu", "--json"})).out, "a test",
                  {.max_bytes = 1 << 24, .max_depth = 16});
@@ -202,7 +204,7 @@ TEST(PlanSearch, IsReadable) {
 }
 
 TEST(PlanSearch, RefusesWhatCannotBe) {
-  expect_refused(search({"--gpus", "128"}), "Name a cluster");
+  expect_refused(search({"--gpus", "128"}), "trident plan search: --cluster is required");
   expect_refused(search({"--cluster", "h100_sxm_ndr"}), "--gpus: missing; write --gpus N");
   expect_refused(search({"--cluster", "h100_sxm_ndr", "--gpus", "0"}), "--gpus = 0: must be from 1 to");
   expect_refused(search({"--cluster", "h100_sxm_ndr", "--gpus", "-8"}), "--gpus = -8");

@@ -82,7 +82,7 @@ TEST(Prediction, StandsBesideWhatWasMeasured) {
   // Eight ranks are threads of this process: one of them says it, once. Whether they share cores is the machine's affair.
   EXPECT_EQ(count(outcome.out, "predicted by the profile profile.json of a processor beside measured: "), 1u) << outcome.out;
   EXPECT_NE(outcome.out.find("to the byte"), std::string::npos) << outcome.out;
-  EXPECT_NE(outcome.out.find("bytes as predicted, sent over every axis and held"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("bytes sent over each axis and memory held: exactly as predicted"), std::string::npos) << outcome.out;
   const JsonValue c = comparison(place), plan = parse_json(read_file(place / "run/plan.json"), "plan.json");
   EXPECT_EQ(number(*c.find("arena_bytes"), "predicted"), number(*c.find("arena_bytes"), "measured"));
   EXPECT_EQ(number(*c.find("arena_bytes"), "measured"), number(place.metrics().back(), "peak_bytes"));

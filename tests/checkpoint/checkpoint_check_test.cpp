@@ -132,7 +132,7 @@ TEST_F(WholeCheckpoints, AreWhole) {
 TEST_F(WholeCheckpoints, AreLockedWhileTheyAreChecked) {
   const std::string path = write("a", 1);
   const Manifest manifest = open_manifest(path);
-  const auto remove = [&](const CheckProgress&) {
+  const auto remove = [&](std::int64_t, std::int64_t) {
     EXPECT_TRUE(is_being_read(path));
     if (folder_exists(path)) std::filesystem::rename(path, folder_ / "b");
   };

@@ -273,7 +273,7 @@ TEST(ShardReading, WeightsAloneAreRead) {
       rank.allocate(weights, kPadding);
       rank.fill(value);
     }
-    test::save_ranks(folder.path(), 3, model, ranks, weights, test::Staging::kWhole, SaveContent::kWeights);
+    test::save_ranks(folder.path(), 3, model, ranks, weights, test::Staging::kWhole, CheckpointContent::kWeights);
     ShardReader reader(folder / checkpoint_name(3), open_manifest(folder / checkpoint_name(3)));
     test::LayoutRank one = std::move(test::all_ranks(model, {})[0]);
     // Masters get the weights, widened.

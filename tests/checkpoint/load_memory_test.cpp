@@ -17,9 +17,9 @@
 #include "checkpoint/format/safetensors.h"
 #include "checkpoint/shard_reader.h"
 #include "core/json_scanner.h"
-#include "data/tokenizer/vocabulary_files.h"
 #include "device/no_allocation.h"
 #include "tests/checkpoint/save_ranks.h"
+#include "tests/data/gpt2_style.h"
 #include "tests/data/temporary_folder.h"
 
 namespace {

@@ -8,7 +8,7 @@
 
 namespace trident::test {
 
-SavePlan plan_of(const LayoutRank& rank, int number, SaveContent content) {
+SavePlan plan_of(const LayoutRank& rank, int number, CheckpointContent content) {
   return make_save_plan(boxes_written(rank.shards(), rank.holder()), rank.tensors(), state_names(), rank.units(), content, number);
 }
 
@@ -18,18 +18,18 @@ Buffer staging_for(const SavePlan& plan, Staging staging) {
   return allocate_host(bytes, "staging");
 }
 
-Manifest manifest_of(const ModelConfig& model, std::int64_t step, DType weights, SaveContent content) {
+Manifest manifest_of(const ModelConfig& model, std::int64_t step, DType weights, CheckpointContent content) {
   Manifest manifest;
   manifest.state.updates = manifest.state.batches = step;
   manifest.weights = weights;
-  manifest.complete = content == SaveContent::kAll;
+  manifest.complete = content == CheckpointContent::kAll;
   if (manifest.complete) manifest.optimizer_states = state_names();
   manifest.tensors = tensors_of(model);
   return manifest;
 }
 
 Manifest save_ranks(const std::string& directory, std::int64_t step, const ModelConfig& model, std::vector<LayoutRank>& ranks,
-                    DType weights, Staging staging, SaveContent content) {
+                    DType weights, Staging staging, CheckpointContent content) {
   Manifest manifest = manifest_of(model, step, weights, content);
   const std::string temporary = temporary_name(step, "token");
   int number = 0;

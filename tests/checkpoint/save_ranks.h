@@ -13,14 +13,15 @@ namespace trident::test {
 
 enum class Staging : std::uint8_t { kLeast, kBetween, kWhole };
 
-SavePlan plan_of(const LayoutRank& rank, int number, SaveContent content = SaveContent::kAll);
+SavePlan plan_of(const LayoutRank& rank, int number, CheckpointContent content = CheckpointContent::kAll);
 Buffer staging_for(const SavePlan& plan, Staging staging);
 
 // A manifest of what the plans' files say, at a step.
-Manifest manifest_of(const ModelConfig& model, std::int64_t step, DType weights, SaveContent content = SaveContent::kAll);
+Manifest manifest_of(const ModelConfig& model, std::int64_t step, DType weights,
+                     CheckpointContent content = CheckpointContent::kAll);
 
 // Writes and commits step `step` in `directory`. Every error is thrown as StorageError.
 Manifest save_ranks(const std::string& directory, std::int64_t step, const ModelConfig& model, std::vector<LayoutRank>& ranks,
-                    DType weights, Staging staging = Staging::kWhole, SaveContent content = SaveContent::kAll);
+                    DType weights, Staging staging = Staging::kWhole, CheckpointContent content = CheckpointContent::kAll);
 
 }  // namespace trident::test

@@ -137,8 +137,7 @@ TEST_F(SaveWhileTraining, WhatIsGivenUpDoesNotDisturbTheSteps) {
     const int rank = trainer.context().rank();
     const std::vector<ShardBox> boxes = boxes_written(trainer.store().shards(), trainer.shard_holder());
     const std::vector<std::string> states = state_keys(trainer.plan().config.optimizer.type);
-    SavePlan plan = make_save_plan(boxes, trainer.shard_tensors(), states, trainer.update_order(),
-                                   SaveContent::kAll, rank);
+    SavePlan plan = make_save_plan(boxes, trainer.shard_tensors(), states, trainer.update_order(), CheckpointContent::kAll, rank);
     ASSERT_LT(ShardWriter::least_staging(plan), ShardWriter::whole_staging(plan));
     Buffer staging = allocate_host(ShardWriter::least_staging(plan), "staging");
     ShardWriter writer(std::move(plan), std::move(staging), {.patience_seconds = 0.05});

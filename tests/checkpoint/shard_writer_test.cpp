@@ -391,7 +391,7 @@ TEST_F(ShardWriting, ATaskBehindItReportsItsError) {
 
 // A rank that replicas leave nothing to.
 TEST_F(ShardWriting, ARankMayHaveNothingToWrite) {
-  SavePlan plan = make_save_plan({}, {}, test::state_names(), {}, SaveContent::kAll, 0);
+  SavePlan plan = make_save_plan({}, {}, test::state_names(), {}, CheckpointContent::kAll, 0);
   ShardWriter writer(plan, allocate_host(ShardWriter::least_staging(plan), "nothing"));
   writer.start(folder_ / "a");
   writer.wait();

@@ -229,6 +229,53 @@ std::vector<DType> converted_to(DType t) {
   return {DType::kF32, t};
 }
 
+// Operands that are not aligned, or large.
+void add_odd_elementwise(Cases& cases, DType t) {
+  const Cases unaligned = {swiglu_forward(t, 5, 24),
+                           swiglu_backward(t, 5, 24),
+                           gelu_forward(t, 5, 24),
+                           bias_gelu(t, 5, 24),
+                           gelu_backward(t, 5, 24),
+                           add_bias(t, 5, 24),
+                           add_bias_residual(t, 5, 24),
+                           sum_rows(t, 5, 24, kSet, kSmallIntegers),
+                           sum_products(t, 5, 24),
+                           scale_columns(t, 5, 24, kAdd),
+                           add(t, 100, Alias::kNone),
+                           fill_zero(t, 100),
+                           clip_forward(t, 100, 0.5f, normal()),
+                           clip_backward(t, 100, 0.5f, false, normal()),
+                           update(UpdateRule::kAdamW, t, 100, 0.1f, Alias::kNone),
+                           update(UpdateRule::kLion, t, 100, 0.1f, Alias::kNone),
+                           dropout(t, 5, 3, 24, 0.5f, Alias::kNone)};
+  for (const OpCase& c : unaligned) cases.push_back(shifted(c));
+  if (t == DType::kBF16) {
+    for (const UpdateRule f : kUpdateRules) {
+      cases.push_back(shifted(update_at_random(f, 100, {{1, 2}, 0, 0, 50, 50})));
+      cases.push_back(large(update_at_random(f, 40000, {{3, 4}, 64, 32, 96, 192})));
+    }
+  }
+  for (const DType to : converted_to(t)) cases.push_back(shifted(convert(t, to, 100)));
+  const Cases larger = {swiglu_forward(t, 130, 257),
+                        swiglu_backward(t, 130, 257),
+                        gelu_forward(t, 130, 257),
+                        bias_gelu(t, 130, 257),
+                        gelu_backward(t, 130, 257),
+                        add_bias(t, 300, 130),
+                        sum_rows(t, 1500, 130, kSet, normal()),
+                        sum_products(t, 300, 130),
+                        scale_columns(t, 300, 130, kSet),
+                        add(t, 70000, Alias::kNone),
+                        fill_zero(t, 70000),
+                        clip_forward(t, 70000, 1.5f, normal()),
+                        clip_backward(t, 70000, 1.5f, true, normal()),
+                        update(UpdateRule::kAdamW, t, 40000, 0.1f, Alias::kNone),
+                        update(UpdateRule::kLion, t, 40000, 0.1f, Alias::kNone),
+                        dropout(t, 30, 4, 264, 0.3f, Alias::kNone)};
+  for (const OpCase& c : larger) cases.push_back(large(c));
+  for (const DType to : converted_to(t)) cases.push_back(large(convert(t, to, 70000)));
+}
+
 void add_elementwise(Cases& cases, DType t) {
   for (const Index C : {1, 7, 8, 33, 264, 1030})
     for (const Index R : {0, 1, 5}) {
@@ -273,49 +320,7 @@ void add_elementwise(Cases& cases, DType t) {
     cases.push_back(dropout(t, 4, 2, 24, 0.3f, alias, 50, 7));
     cases.push_back(dropout(t, 0, 2, 64, 0.5f, alias));
   }
-  const Cases unaligned = {swiglu_forward(t, 5, 24),
-                           swiglu_backward(t, 5, 24),
-                           gelu_forward(t, 5, 24),
-                           bias_gelu(t, 5, 24),
-                           gelu_backward(t, 5, 24),
-                           add_bias(t, 5, 24),
-                           add_bias_residual(t, 5, 24),
-                           sum_rows(t, 5, 24, kSet, kSmallIntegers),
-                           sum_products(t, 5, 24),
-                           scale_columns(t, 5, 24, kAdd),
-                           add(t, 100, Alias::kNone),
-                           fill_zero(t, 100),
-                           clip_forward(t, 100, 0.5f, normal()),
-                           clip_backward(t, 100, 0.5f, false, normal()),
-                           update(UpdateRule::kAdamW, t, 100, 0.1f, Alias::kNone),
-                           update(UpdateRule::kLion, t, 100, 0.1f, Alias::kNone),
-                           dropout(t, 5, 3, 24, 0.5f, Alias::kNone)};
-  for (const OpCase& c : unaligned) cases.push_back(shifted(c));
-  if (t == DType::kBF16) {
-    for (const UpdateRule f : kUpdateRules) {
-      cases.push_back(shifted(update_at_random(f, 100, {{1, 2}, 0, 0, 50, 50})));
-      cases.push_back(large(update_at_random(f, 40000, {{3, 4}, 64, 32, 96, 192})));
-    }
-  }
-  for (const DType to : converted_to(t)) cases.push_back(shifted(convert(t, to, 100)));
-  const Cases larger = {swiglu_forward(t, 130, 257),
-                        swiglu_backward(t, 130, 257),
-                        gelu_forward(t, 130, 257),
-                        bias_gelu(t, 130, 257),
-                        gelu_backward(t, 130, 257),
-                        add_bias(t, 300, 130),
-                        sum_rows(t, 1500, 130, kSet, normal()),
-                        sum_products(t, 300, 130),
-                        scale_columns(t, 300, 130, kSet),
-                        add(t, 70000, Alias::kNone),
-                        fill_zero(t, 70000),
-                        clip_forward(t, 70000, 1.5f, normal()),
-                        clip_backward(t, 70000, 1.5f, true, normal()),
-                        update(UpdateRule::kAdamW, t, 40000, 0.1f, Alias::kNone),
-                        update(UpdateRule::kLion, t, 40000, 0.1f, Alias::kNone),
-                        dropout(t, 30, 4, 264, 0.3f, Alias::kNone)};
-  for (const OpCase& c : larger) cases.push_back(large(c));
-  for (const DType to : converted_to(t)) cases.push_back(large(convert(t, to, 70000)));
+  add_odd_elementwise(cases, t);
 }
 
 void add_sums(Cases& cases) {

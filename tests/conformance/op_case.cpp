@@ -10,6 +10,7 @@
 
 #include "core/bf16.h"
 #include "core/f16.h"
+#include "core/normals.h"
 #include "core/philox.h"
 
 namespace trident::conformance {

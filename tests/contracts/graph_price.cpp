@@ -41,7 +41,7 @@ class StepGraph {
   }
 
  private:
-  bool beside(const StepWaits::Of& of) const { return of.beside && step_.overlap == Overlap::kOn; }
+  bool beside(const StepWaits::Of& of) const { return of.overlaps && step_.overlap == Overlap::kOn; }
 
   int stream_of(int rank, const Instruction& i, const StepWaits::Of& of) const {
     const auto r = static_cast<std::size_t>(rank);
@@ -126,7 +126,7 @@ class Account {
     for (std::size_t at = 0; at < program.instructions.size(); ++at) {
       const auto node = static_cast<std::size_t>(graph_.waits().number(static_cast<int>(rank_), at));
       const bool in_line = graph_.computes(static_cast<int>(rank_), at);
-      if (graph_.waits().ranks[rank_][at].beside && !in_line) beside_end_ = std::max(beside_end_, times_.end[node]);
+      if (graph_.waits().ranks[rank_][at].overlaps && !in_line) beside_end_ = std::max(beside_end_, times_.end[node]);
       if (!in_line) continue;
       wait(at, now, times_.start[node]);
       work(at, times_.end[node] - times_.start[node]);

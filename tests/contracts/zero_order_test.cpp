@@ -104,7 +104,7 @@ TEST(ZeroOrders, OfTheShippedConfigurations) {
     SCOPED_TRACE(file.path().filename().string());
     OptionValues values;
     TrainConfig config = load_train_config(file.path().string(), {}, values);
-    const std::int64_t ranks = config.parallel.pipeline * config.parallel.tensor * config.parallel.data.ranks.value_or(2);
+    const std::int64_t ranks = config.parallel.pipeline * config.parallel.tensor * config.parallel.data.value_or(2);
     config.batch.global = std::max<std::int64_t>(config.batch.global, 2 * config.batch.micro);
     const RunPlan plan = make_run_plan(config, resolve_model(config), static_cast<int>(ranks), kLarge);
     if (plan.grid.degrees().data > 1) expect_order(plan), ++checked;

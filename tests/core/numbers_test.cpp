@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -11,8 +12,10 @@
 #include <random>
 #include <vector>
 
+#include "core/at.h"
 #include "core/dtype.h"
 #include "core/exact_sum.h"
+#include "core/normals.h"
 #include "core/philox.h"
 
 namespace trident {
@@ -321,6 +324,22 @@ TEST(Philox, NormalsDoNotDependOnWhatWasDrawnBefore) {
   }
 }
 
+// Vectors compute them, and must say where a float's last bit is not theirs to decide: as for these numbers, found by trying.
+TEST(Philox, NormalsHaveTheBitsOfTheMathLibrary) {
+  const PhiloxKey key = random_key(7, RandomPurpose::kTest, "doubts");
+  Normals normals(key);
+  for (const std::uint64_t index : {4019951ull, 19881406ull, 20731570ull, 27972034ull, 29161358ull, 30159456ull, 34166208ull})
+    EXPECT_EQ(normals.at(index), one_normal(key, index)) << index;
+  for (const DrawNormals draw : vector_normals()) {
+    std::array<float, Normals::kAtOnce> drawn{};
+    for (std::uint64_t block = 1ull << 32; block < (1ull << 32) + 50000; block += Normals::kAtOnce / 4) {
+      ASSERT_TRUE(draw(block, key, drawn.data())) << block;
+      for (std::size_t i = 0; i < drawn.size(); ++i) ASSERT_EQ(drawn[i], one_normal(key, 4 * block + i)) << block << ", " << i;
+    }
+    EXPECT_FALSE(draw(4019951 / Normals::kAtOnce * (Normals::kAtOnce / 4), key, drawn.data()));
+  }
+}
+
 TEST(Philox, NormalsAreNormal) {
   Normals normals(random_key(7, RandomPurpose::kTest, 1));
   constexpr int kCount = 100000;
@@ -348,6 +367,16 @@ TEST(Philox, KeysTellSeedPurposeAndNameApart) {
   for (std::size_t i = 0; i < keys.size(); ++i)
     for (std::size_t j = 0; j < i; ++j) EXPECT_NE(keys[i], keys[j]) << i << " " << j;
 }
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+// An index outside ends the program, also where the memory there belongs to the container.
+TEST(At, SanitizedBuildsCheckTheIndex) {
+  std::vector<int> values{1, 2};
+  values.reserve(8);
+  EXPECT_DEATH(at(values, 2), "Assertion");
+  EXPECT_DEATH(at(values, -1), "Assertion");
+}
+#endif
 
 }  // namespace
 }  // namespace trident

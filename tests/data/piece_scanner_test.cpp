@@ -166,6 +166,7 @@ TEST(PatternMatcher, DialectsDifferWhereTheirLibrariesDo) {
   EXPECT_EQ(shown("a$|b", "a\nba", fancy), "/a\n/[b][a]");
   EXPECT_EQ(shown("^a|b", "a\na"), "[a]/\n/[a]");
   EXPECT_EQ(shown("^a|b", "a\na", fancy), "[a]/\na/");
+  EXPECT_EQ(shown("\\n^", "a\nb\n"), "/a/[\n]/b\n/");  // no line begins at the end of a text
   EXPECT_EQ(shown(R"(\p{N}{1,3}+)", "12345"), "[12345]");
   EXPECT_EQ(shown(R"(\p{N}{1,3}+)", "12345", fancy), "[123][45]");
   const auto cl100k = *std::ranges::find(known_patterns(), "cl100k", &KnownPattern::name);

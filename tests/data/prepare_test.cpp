@@ -378,13 +378,13 @@ TEST_F(MergeTest, IsWhatOneWriterWouldHaveWritten) {
     const std::string whole = put("whole", documents, vocab);
     const std::string a = put("a", Documents(documents.begin(), documents.begin() + 9), vocab), none = put("none", {}, vocab),
                       b = put("b", Documents(documents.begin() + 9, documents.end()), vocab);
-    std::vector<MergeProgress> seen;
-    merge_datasets({a, none, b}, out_, Overwrite::kYes, [&](const MergeProgress& p) { seen.push_back(p); });
+    std::vector<std::pair<std::int64_t, std::int64_t>> seen;  // done, all
+    merge_datasets({a, none, b}, out_, Overwrite::kYes, [&](std::int64_t done, std::int64_t all) { seen.emplace_back(done, all); });
     EXPECT_EQ(read_file(out_ + ".bin"), read_file(whole + ".bin"));
     EXPECT_EQ(read_file(out_ + ".idx"), read_file(whole + ".idx"));
     ASSERT_EQ(seen.size(), 2u);
-    EXPECT_EQ(seen[1].bytes_done, seen[1].bytes_total);
-    EXPECT_EQ(seen[1].bytes_total, static_cast<std::int64_t>(read_file(whole + ".bin").size()));
+    EXPECT_EQ(seen[1].first, seen[1].second);
+    EXPECT_EQ(seen[1].second, static_cast<std::int64_t>(read_file(whole + ".bin").size()));
     merge_datasets({whole}, folder_ / "copy", Overwrite::kYes);
     EXPECT_EQ(read_file(folder_ / "copy.idx"), read_file(whole + ".idx"));
     merge_datasets({a, a}, folder_ / "twice", Overwrite::kYes);
@@ -424,7 +424,8 @@ TEST_F(MergeTest, ErrorsLeaveNoOutput) {
   expect_error<StorageError>([&] { merge_datasets({a}, out_, Overwrite::kYes); }, {"out.bin", "is a folder"});
   std::filesystem::remove(out_ + ".bin");
   expect_error<InternalError>(
-      [&] { merge_datasets({a}, out_, Overwrite::kYes, [](const MergeProgress&) { throw InternalError("stop"); }); }, {"stop"});
+      [&] { merge_datasets({a}, out_, Overwrite::kYes, [](std::int64_t, std::int64_t) { throw InternalError("stop"); }); },
+      {"stop"});
   expect_no_output();
 }
 

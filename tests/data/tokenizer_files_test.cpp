@@ -6,7 +6,7 @@
 
 #include "core/file_io.h"
 #include "core/json_reader.h"
-#include "data/tokenizer/vocabulary_files.h"
+#include "tests/data/gpt2_style.h"
 #include "tests/data/temporary_folder.h"
 
 namespace trident {
@@ -213,7 +213,6 @@ TEST_F(TokenizerJson, Gpt2StyleIsRead) {
   EXPECT_EQ(load_tokenizer(folder_.path())->fingerprint(), fingerprint);  // the two files alone
 }
 
-// What is not known is named by its path.
 TEST_F(TokenizerJson, UnknownPartsAreRefusedByTheirPaths) {
   const nlohmann::json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
   const auto splits = [&](const nlohmann::json& part) {
@@ -365,6 +364,8 @@ TEST_F(TokenizerJson, AComponentThatDoesNothingIsAsNone) {
       {templated(begin + kText, ""), "post_processor.single"},
       {templated("", ""), "with the text 0 times"},
       {templated(std::string(kText) + ", " + kText, ""), "with the text 2 times"},
+      {R"({"type": "Sequence", "processors": [)" + templated(begin + kText, known) + ", " + templated(kText, "") + "]}",
+       "post_processor.processors[1].type is \"TemplateProcessing\"; known is one"},
       {R"({"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0]})", "post_processor.type is \"RobertaProcessing\""},
   };
   for (const auto& [value, said] : refused) refuse("/post_processor", nlohmann::json::parse(value), {said});

@@ -12,8 +12,8 @@
 #include "core/utf8.h"
 #include "data/tokenizer/merge_table.h"
 #include "data/tokenizer/token_ids.h"
-#include "data/tokenizer/vocabulary_files.h"
 #include "tests/data/drawn_texts.h"
+#include "tests/data/gpt2_style.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/support/error_text.h"
 

@@ -119,7 +119,7 @@ TEST(Attention, ANaNIsNotHidden) {
   EXPECT_TRUE(std::isnan(t.d_q.at(2 * 4)));
 }
 
-// What tensor parallelism relies on: a rank with fewer heads or samples computes the same bits for those it has.
+// Tensor parallelism relies on it: a rank with fewer heads or samples computes the same bits for the ones it has.
 TEST(Attention, AHeadDoesNotDependOnItsNeighbours) {
   for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
     const AttentionShape all = shape(2, 4, 2, 200, 200, 16, dtype), part = shape(1, 2, 1, 200, 200, 16, dtype);

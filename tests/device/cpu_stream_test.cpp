@@ -339,7 +339,7 @@ TEST(OperationLog, HoldsEveryOperationOnceInOrderAndEveryWait) {
   EXPECT_EQ(log.count(), 5u);
 }
 
-// What waits for another stream's event is no operation, and the operation behind it begins when the event is there.
+// A wait for another stream's event is no operation, and the operation behind it begins when the event is there.
 TEST(OperationLog, AnAwaitedEventIsNoOperation) {
   Rank rank;
   CpuStream first("first", CpuStream::Mode::kQueue, rank.progress), second("second", CpuStream::Mode::kQueue, rank.progress);

@@ -151,7 +151,7 @@ TEST(DryDevice, WhatFollowsAProductIsFusedWhereTheOracleFuses) {
   EXPECT_EQ(names.seen, (std::vector<std::string>{"matmul", "gelu_forward"}));
 }
 
-// What the oracle asks for is what must be passed: a workspace that is too small is a mistake here, too.
+// A call must pass what the oracle asks for: a workspace that is too small is a mistake here, too.
 TEST(DryDevice, WorkspacesAreTheOracles) {
   Doorbell doorbell;
   CpuDevice oracle(doorbell, {});

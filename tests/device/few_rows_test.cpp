@@ -8,6 +8,7 @@
 
 #include "core/bf16.h"
 #include "core/f16.h"
+#include "core/normals.h"
 #include "core/philox.h"
 #include "device/cpu/cpu_features.h"
 #include "device/cpu/memory_reads.h"

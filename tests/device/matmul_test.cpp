@@ -12,7 +12,9 @@
 #include <utility>
 #include <vector>
 
+#include "device/cpu/blocked_product.h"
 #include "device/cpu/cpu_device.h"
+#include "device/cpu/team.h"
 #include "device/no_allocation.h"
 #include "device/operations.h"
 #include "device/ops.h"
@@ -48,11 +50,44 @@ TestTensor run(CpuDevice& device, const MatmulShape& s, const TestTensor& a, con
   {
     const NoAllocationScope step("matmul");
     device.ops().run(device.compute_stream(), op::Matmul{{out.view(), a.view(), s.transpose_a, b.view(), s.transpose_b,
-                                                          s.accumulate, workspace.view()}});
+                                                          s.accumulate, workspace.view(), s.scale}});
   }
   EXPECT_TRUE(workspace.guards_intact()) << name_of(s);
   EXPECT_TRUE(out.guards_intact()) << name_of(s);
   return out;
+}
+
+using Types = std::pair<DType, DType>;  // of operands and result
+constexpr Types kAllTypes[] = {{DType::kF32, DType::kF32},
+                               {DType::kBF16, DType::kF32},
+                               {DType::kBF16, DType::kBF16},
+                               {DType::kF16, DType::kF32},
+                               {DType::kF16, DType::kF16}};
+
+// By tiles alone, whichever entry point the table gives such a shape.
+struct Tiles {
+  explicit Tiles(IsaLevel level, bool pairs = false)
+      : tiles(product_tiles(level, pairs)), name(fmt::format("{}{}", to_string(level), pairs ? ", pairs" : "")) {}
+  ProductTiles tiles;
+  std::string name;
+};
+TestTensor run(const Tiles& tiles, const MatmulShape& s, const TestTensor& a, const TestTensor& b, const TestTensor& old) {
+  TestTensor out(s.out, {s.m, s.n});
+  for (std::int64_t i = 0; i < s.m * s.n; ++i) out.set(i, s.accumulate == Accumulate::kYes ? old.at(i) : kNaN);
+  TestTensor workspace(DType::kF32, {blocked_workspace_floats(tiles.tiles, s)});
+  workspace.fill(kNaN);
+  multiply_blocked(tiles.tiles, s, out.view().data(), a.view().data(), b.view().data(), workspace.view().as<float>());
+  EXPECT_TRUE(workspace.guards_intact()) << tiles.name << " " << name_of(s);
+  EXPECT_TRUE(out.guards_intact()) << tiles.name << " " << name_of(s);
+  return out;
+}
+
+// f(tiles, the types that they multiply) for every instruction set of this processor.
+template <class F>
+void for_each_tiles(F f) {
+  static constexpr Types kPairs[] = {{DType::kBF16, DType::kF32}, {DType::kBF16, DType::kBF16}};
+  for (const IsaLevel level : isa_levels()) f(Tiles(level), std::span<const Types>(kAllTypes));
+  if (detect_cpu_features().avx512_bf16) f(Tiles(IsaLevel::kAvx512, true), std::span<const Types>(kPairs));
 }
 
 struct IntegerOperands {
@@ -65,7 +100,8 @@ struct IntegerOperands {
 
 // Integer operands: every order of summation gives the same, exact result, so equality is asked for (rounded once to 16 bits).
 // That of f32 operands may take the place of the loops, which are slow.
-void check_exact(CpuDevice& device, const MatmulShape& s, std::vector<double> expected = {}) {
+template <class Multiplier>
+void check_exact(Multiplier& device, const MatmulShape& s, std::vector<double> expected = {}) {
   const IntegerOperands x(s);
   if (expected.empty()) {
     expected = x.old.values();
@@ -84,11 +120,8 @@ struct Extents {
   std::int64_t m, n, k;
 };
 
-using Types = std::pair<DType, DType>;  // of operands and result
-constexpr Types kAllTypes[] = {{DType::kF32, DType::kF32}, {DType::kBF16, DType::kF32}, {DType::kBF16, DType::kBF16},
-                               {DType::kF16, DType::kF32}, {DType::kF16, DType::kF16}};
-
-void check_layouts(CpuDevice& device, Extents e, std::span<const Types> types = kAllTypes) {
+template <class Multiplier>
+void check_layouts(Multiplier& device, Extents e, std::span<const Types> types = kAllTypes) {
   for (const auto& [in, out] : types)
     for (const Transpose ta : {Transpose::kNo, Transpose::kYes})
       for (const Transpose tb : {Transpose::kNo, Transpose::kYes})
@@ -105,18 +138,86 @@ TEST(Matmul, EveryLayoutTypeAndLevelIsExactOnIntegers) {
   }
 }
 
-// More than one panel of rows and columns, of rows and of the sum, of columns and of the sum, and of all three.
-TEST(Matmul, PanelsOfTheConvertedProductFitTogether) {
-  Fixture f(IsaLevel::kBaseline);
-  constexpr Types kConverted[] = {{DType::kBF16, DType::kF32}, {DType::kF16, DType::kF16}};
-  for (const Extents e : {Extents{1030, 1026, 2}, {1027, 2, 1030}, {3, 1030, 1028}}) check_layouts(f.device, e, kConverted);
-  // The last panel has 512 rows or columns, which lie further apart than the 513 of the others.
-  for (const Extents e : {Extents{1025, 3, 1024}, {3, 1025, 1024}, {2, 1537, 1024}}) check_layouts(f.device, e, kConverted);
-  MatmulShape s{1025, 1026, 1027, Transpose::kNo, Transpose::kNo, DType::kF32, DType::kF32, Accumulate::kYes};
+// Every part of a tile, tasks of several tiles, and sums that are cut once or more, in the result or beside it.
+TEST(Tiles, EveryLayoutAndTypeIsExactOnIntegers) {
+  for_each_tiles([](const Tiles& tiles, std::span<const Types> types) {
+    SCOPED_TRACE(tiles.name);
+    for (const Extents e :
+         {Extents{1, 1, 1}, {7, 17, 5}, {13, 31, 3}, {16, 32, 34}, {29, 35, 513}, {15, 33, 1030}, {5, 2, 2050}, {90, 261, 18}})
+      check_layouts(tiles, e, types);
+    // Rows whole pages apart.
+    check_layouts(tiles, {17, 9, 2048}, types);
+  });
+}
+
+// More than one block of rows, of columns, and of rows, columns and the sum of a result of 16 bits.
+TEST(Tiles, BlocksFitTogether) {
+  MatmulShape s{1050, 1060, 1027, Transpose::kNo, Transpose::kNo, DType::kF32, DType::kF32, Accumulate::kYes};
   const IntegerOperands x(s);
+  Fixture f;
   const std::vector<double> exact = run(f.device, s, x.a, x.b, x.old).values();
-  s.in = s.out = DType::kBF16;
-  check_exact(f.device, s, exact);
+  for_each_tiles([&](const Tiles& tiles, std::span<const Types> types) {
+    SCOPED_TRACE(tiles.name);
+    for (const Extents e : {Extents{2060, 3, 2}, {3, 2060, 2}}) check_layouts(tiles, e, types);
+    for (const auto& [in, out] : types) {
+      MatmulShape t = s;
+      t.in = in, t.out = out;
+      check_exact(tiles, t, exact);
+    }
+  });
+}
+
+TEST(Tiles, ScaleTheProductAndNotWhatItIsAddedTo) {
+  for_each_tiles([](const Tiles& tiles, std::span<const Types> types) {
+    SCOPED_TRACE(tiles.name);
+    for (const auto& [in, out] : types) {
+      for (const std::int64_t k : {40, 1100}) {
+        MatmulShape s{17, 35, k, Transpose::kNo, Transpose::kYes, in, out, Accumulate::kYes};
+        const IntegerOperands x(s);
+        std::vector<double> product(17 * 35);
+        reference::matmul(product.data(), x.a.values().data(), false, x.b.values().data(), true, s.m, s.n, k, false);
+        s.scale = -0.5f;
+        const TestTensor got = run(tiles, s, x.a, x.b, x.old);
+        TestTensor want(out, {1});
+        for (std::int64_t i = 0; i < s.m * s.n; ++i) {
+          want.set(0, x.old.at(i) - 0.5 * product[static_cast<std::size_t>(i)]);
+          ASSERT_EQ(got.at(i), want.at(0)) << name_of(s) << " element " << i;
+        }
+      }
+    }
+  });
+}
+
+// A part of the rows and of the columns, by any number of threads.
+TEST(Tiles, ResultsDependOnTheirRowAndColumnAlone) {
+  for_each_tiles([](const Tiles& tiles, std::span<const Types> types) {
+    SCOPED_TRACE(tiles.name);
+    for (const auto& [in, out] : types) {
+      const MatmulShape whole{300, 270, 1100, Transpose::kNo, Transpose::kYes, in, out, Accumulate::kNo};
+      const TestTensor a = std::move(TestTensor(in, {300, 1100}).randomize("a"));
+      const TestTensor b = std::move(TestTensor(in, {270, 1100}).randomize("b"));
+      const auto rows_of = [&](const TestTensor& x, std::int64_t first, std::int64_t rows) {
+        TestTensor part(in, {rows, 1100});
+        for (std::int64_t i = 0; i < rows * 1100; ++i) part.set(i, x.at(first * 1100 + i));
+        return part;
+      };
+      const TestTensor all = run(tiles, whole, a, b, a);
+      for (const int threads : {1, 2, 3, 4}) {
+        std::thread([&] {  // a thread has the team that is made for it
+          make_team(threads, std::nullopt);
+          EXPECT_TRUE(run(tiles, whole, a, b, a).same_bits(all)) << name_of(whole) << ", " << threads << " threads";
+        })
+            .join();
+      }
+      MatmulShape part = whole;
+      part.m = 23, part.n = 41;
+      const TestTensor few = run(tiles, part, rows_of(a, 131, part.m), rows_of(b, 97, part.n), a);
+      for (std::int64_t r = 0; r < part.m; ++r)
+        for (std::int64_t c = 0; c < part.n; ++c)
+          ASSERT_EQ(few.at(r * part.n + c), all.at((131 + r) * whole.n + 97 + c))
+              << name_of(whole) << " row " << r << " column " << c;
+    }
+  });
 }
 
 TEST(Matmul, LongWeightGradientsAreExact) {
@@ -198,26 +299,31 @@ TEST(Matmul, TwoThreadsComputeTheSame) {
 }
 
 TEST(Matmul, UsesTheKernelMadeForTheShape) {
-  if (!onednn_has_native_bf16()) GTEST_SKIP() << "this processor has no bf16 instructions";
-  OnednnMatmul matmul(Bf16Products::kNative, row_kernels(IsaLevel::kAvx512));
+  OnednnMatmul matmul(Bf16Products::kNative, row_kernels(detect_cpu_features().level));
   const auto entry = [&](const MatmulShape& s) {
     matmul.prepare(s);
     return matmul.entry_point(s);
   };
   const DType h = DType::kBF16, w = DType::kF32;
   const Transpose n = Transpose::kNo, t = Transpose::kYes;
+  OnednnMatmul converted(Bf16Products::kConverted, row_kernels(IsaLevel::kBaseline));
+  EXPECT_GT(converted.prepare({256, 768, 768, n, t, h, h, Accumulate::kNo}), 0);
+  EXPECT_EQ(converted.entry_point({256, 768, 768, n, t, h, h, Accumulate::kNo}), "blocked");
+  EXPECT_EQ(entry({256, 768, 768, n, t, w, w, Accumulate::kNo}), "dnnl_sgemm");
+  EXPECT_EQ(entry({256, 0, 768, n, t, w, w, Accumulate::kNo}), "nothing");
+  EXPECT_EQ(entry({256, 768, 768, n, t, DType::kF16, w, Accumulate::kNo}), "blocked");
+  if (detect_cpu_features().level != IsaLevel::kAvx512) GTEST_SKIP() << "this processor has no AVX-512";
+  EXPECT_EQ(entry({256, 512, 2816, n, n, w, w, Accumulate::kNo}), "blocked");
+  EXPECT_EQ(entry({50304, 512, 256, t, n, w, w, Accumulate::kYes}), "blocked");
+  if (!onednn_has_native_bf16()) GTEST_SKIP() << "this processor has no bf16 instructions";
   // Forward y = x W^T, input gradient dx = dy W, weight gradient dW += dy^T x. oneDNN 2.6 says "brg:", 3.7 "brg_matmul:".
   const auto batch_reduced = ::testing::MatchesRegex("brg(_matmul)?:avx512_core.*");
   EXPECT_THAT(entry({256, 768, 768, n, t, h, h, Accumulate::kNo}), batch_reduced);
   EXPECT_THAT(entry({256, 768, 768, n, n, h, h, Accumulate::kNo}), batch_reduced);
   EXPECT_THAT(entry({768, 768, 256, t, n, h, w, Accumulate::kYes}), batch_reduced);
   EXPECT_EQ(entry({768, 768, 1024, t, n, h, w, Accumulate::kYes}), "gemm_bf16bf16f32");
-  EXPECT_EQ(entry({256, 768, 768, n, t, w, w, Accumulate::kNo}), "dnnl_sgemm");
-  EXPECT_EQ(entry({256, 0, 768, n, t, w, w, Accumulate::kNo}), "nothing");
-  EXPECT_EQ(entry({256, 768, 768, n, t, DType::kF16, w, Accumulate::kNo}), "converted sgemm");
-  OnednnMatmul converted(Bf16Products::kConverted, row_kernels(IsaLevel::kBaseline));
-  EXPECT_GT(converted.prepare({256, 768, 768, n, t, h, h, Accumulate::kNo}), 0);
-  EXPECT_EQ(converted.entry_point({256, 768, 768, n, t, h, h, Accumulate::kNo}), "converted sgemm");
+  if (onednn_has_native_amx()) GTEST_SKIP() << "AMX multiplies bf16 here";
+  EXPECT_EQ(entry({256, 512, 50304, n, n, h, h, Accumulate::kNo}), "blocked");
 }
 
 TEST(Matmul, MistakesAreNamed) {
@@ -245,8 +351,8 @@ TEST(Matmul, MistakesAreNamed) {
   const MatmulShape s{8, 8, 8, n, n, DType::kBF16, DType::kF32, Accumulate::kNo};
   ASSERT_GT(converted.device.ops().prepare_matmul(s), 0);
   const TestTensor x(DType::kBF16, {8, 8}), y(DType::kF32, {8, 8});
-  EXPECT_THROW(converted.device.ops().run(converted.device.compute_stream(), op::Matmul{{y.view(), x.view(), n, x.view(), n,
-                                                                                         Accumulate::kNo, none.view()}}),
+  EXPECT_THROW(converted.device.ops().run(converted.device.compute_stream(),
+                                          op::Matmul{{y.view(), x.view(), n, x.view(), n, Accumulate::kNo, none.view()}}),
                InternalError);
 }
 

@@ -24,7 +24,7 @@ namespace {
   asm volatile("" : : "g"(p.get()) : "memory");
 }
 
-// What `f` throws inside a scope; "" if nothing. Collected before the scope closes, compared after it.
+// Returns what `f` throws inside a scope, or "". It is collected before the scope closes and compared after it.
 template <class F>
 std::string thrown_in_scope(F&& f) {
   std::string message;

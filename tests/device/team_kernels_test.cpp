@@ -53,7 +53,7 @@ TEST(Team, RunsEveryTaskOnceOnMembersOfItsOwn) {
 constexpr Index kRows = 701, kWidth = 203, kCount = kRows * kWidth;
 constexpr RowType kF32 = RowType::kF32;
 
-// What every kernel of a table makes of the same operands, by its name.
+// Holds what every kernel of a table makes of the same operands, by its name.
 class Results {
  public:
   Results(const RowKernels& k, RowType t) : k_(k), t_(t) {
@@ -100,7 +100,7 @@ class Results {
   void backward_norms() {
     Operand x = random(t_, kCount), d_y = random(t_, kCount), weight = random(t_, kWidth), d_x = random(t_, kCount);
     Operand rstd = random(kF32, kRows, 1.0), mean = random(kF32, kRows), dots = random(kF32, kRows);
-    Operand d_weight = random(kF32, kWidth), d_bias = random(kF32, kWidth);
+    Operand d_weight = random(kF32, kWidth), d_bias = random(kF32, kWidth), factor = random(kF32, kWidth);
     for (const Accumulate accumulate : {Accumulate::kYes, Accumulate::kNo}) {
       k_.rms_norm_backward(t_, d_x.data(), d_weight.floats(), d_y.data(), x.data(), weight.data(), rstd.floats(), kRows, kWidth,
                            accumulate, accumulate);
@@ -115,7 +115,7 @@ class Results {
         k_.sum_rows(t_, d_bias.floats(), x.data(), times, kRows, kWidth, accumulate);
         keep("sum_rows", {&d_bias});
       }
-      k_.scale_columns(t_, d_x.data(), x.data(), d_bias.floats(), 0.5f, kRows, kWidth, accumulate);
+      k_.scale_columns(t_, d_x.data(), x.data(), factor.floats(), 0.5f, kRows, kWidth, accumulate);
       keep("scale_columns", {&d_x});
     }
   }

@@ -9,7 +9,7 @@
 #include "core/utf8.h"
 #include "data/chat/conversation.h"
 #include "data/document_reader.h"
-#include "data/tokenizer/vocabulary_files.h"
+#include "tests/data/gpt2_style.h"
 #include "tests/fuzz/byte_tokens.h"
 #include "tests/fuzz/fuzz_target.h"
 #include "infer/eval/choices_file.h"

@@ -14,6 +14,7 @@
 
 #include "core/clock.h"
 #include "core/file_io.h"
+#include "core/process_status.h"
 
 namespace trident {
 namespace {
@@ -39,11 +40,8 @@ int rank_of(pid_t process) {
 }
 
 bool lives(pid_t process) {
-  std::ifstream stat("/proc/" + std::to_string(process) + "/stat");
-  std::string text;
-  std::getline(stat, text);
-  const std::size_t name_end = text.rfind(") ");
-  return name_end != std::string::npos && text[name_end + 2] != 'Z';
+  const auto status = process_status(process);
+  return status && !status->has_ended();
 }
 
 }  // namespace

@@ -50,7 +50,7 @@ std::vector<Scenario> scenarios() {
   return all;
 }
 
-// What a constant added to all keys changes is nothing: softmax does not see it. So GPT-2's key biases (the middle third of
+// A constant added to all keys changes nothing: softmax does not see it. So GPT-2's key biases (the middle third of
 // attn.c_attn.bias) have no gradient but rounding, which AdamW blows up to full steps. Rotation makes a key bias matter only as far
 // as it turns within the sequence: pairs that turn by less than 2e-3 are nearly as blind. A bias that turns by 1.9e-3 has 6e-5 of
 // its tensor's gradient, and gradients may be off by 1e-5 of it. Neither is in what is left here.

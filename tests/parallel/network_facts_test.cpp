@@ -66,7 +66,7 @@ TEST_F(NetworkFactsTest, NamesInterfacesThatAreUp) {
   const NetworkFacts facts = network_facts(root);
   EXPECT_THAT(facts.interfaces, ElementsAre("eth0 (25 Gb/s)", "usb (2.5 Gb/s)", "veth", "wlan0"));
   EXPECT_EQ(describe(facts),
-            "between nodes: TCP over those of eth0 (25 Gb/s), usb (2.5 Gb/s), veth, wlan0 that btl_tcp_if_include and "
+            "between nodes: TCP over eth0 (25 Gb/s), usb (2.5 Gb/s), veth, wlan0, as far as btl_tcp_if_include and "
             "btl_tcp_if_exclude allow");
   EXPECT_EQ(network_warning(facts), "");
 }
@@ -80,7 +80,7 @@ TEST_F(NetworkFactsTest, WarnsOfInfinibandThatIdles) {
   open_file(4, "socket:[123]");
   NetworkFacts facts = network_facts(root);
   EXPECT_THAT(facts.infiniband, ElementsAre("mlx5_0 port 1 (100 Gb/sec (4X EDR))"));
-  EXPECT_THAT(describe(facts), HasSubstr("TCP over those of ib0 (100 Gb/s) that"));
+  EXPECT_THAT(describe(facts), HasSubstr("TCP over ib0 (100 Gb/s), as far"));
   EXPECT_THAT(
       network_warning(facts),
       HasSubstr(

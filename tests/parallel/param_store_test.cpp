@@ -264,10 +264,10 @@ TEST(ShareOf, CutsAnyCount) {
       for (const int ranks : {1, 2, 3, 8, 32}) {
         std::int64_t next = 0;
         for (int r = 0; r < ranks; ++r) {
-          const ElementRange share = share_of(count, dtype, ranks, r);
+          const IndexRange share = share_of(count, dtype, ranks, r);
           EXPECT_EQ(share.begin, next);
-          EXPECT_GE(share.count(), 0);
-          EXPECT_TRUE(share.count() == 0 || share.begin * size_of(dtype) % 64 == 0);
+          EXPECT_GE(share.size(), 0);
+          EXPECT_TRUE(share.size() == 0 || share.begin * size_of(dtype) % 64 == 0);
           next = share.end;
         }
         EXPECT_EQ(next, count);

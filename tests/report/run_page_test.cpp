@@ -101,6 +101,7 @@ TEST_F(RunPages, NameTheStateOfARun) {
   EXPECT_EQ(state(), "over: step 7 of 1,500");
   write_file(folder + "/failure.json", R"({"unix_time": 1003, "message": "the disk failed"})");
   EXPECT_EQ(state(), "failed: the disk failed") << "after the end was written";
+  EXPECT_NE(to_html(run_page({read_run_folder(folder)})).find("Last start: 1970-01-01 00:16:40 UTC: trident"), std::string::npos);
 }
 
 TEST_F(RunPages, DrawRunsOverEachOtherAndShowWhatDiffersFirst) {
@@ -108,7 +109,7 @@ TEST_F(RunPages, DrawRunsOverEachOtherAndShowWhatDiffersFirst) {
   ASSERT_EQ(loss_of(page).lines.size(), 4u);
   EXPECT_EQ(loss_of(page).lines[1].name, "two, training");
   EXPECT_NE(loss_of(page).lines[0].hue, loss_of(page).lines[1].hue);
-  const ReportSection& configuration = page.sections.back();
+  const ReportSection& configuration = page.sections[1];
   ASSERT_EQ(configuration.title, "Configuration");
   const Table& different = std::get<Table>(configuration.blocks[0]);
   ASSERT_EQ(different.rows.size(), 1u);
@@ -119,6 +120,8 @@ TEST_F(RunPages, DrawRunsOverEachOtherAndShowWhatDiffersFirst) {
 TEST_F(RunPages, SurviveFoldersThatHoldAnything) {
   EXPECT_NE(error_of<DataError>([&] { read_run_folder(root_); }).find("is no run's folder"), std::string::npos);
   const std::string folder = make_run("<img src=x>", 3);
+  EXPECT_TRUE(error_of<DataError>([&] { read_run_folder(folder + "/metrics.jsonl"); })
+                  .ends_with("give the folder that it is in, " + folder));
   const std::string hostile = "</script><img src=x onerror=alert(1)>";
   write_file(folder + "/metrics.jsonl",
              "{\"step\": 1, \"loss\": 2, \"tokens\": 1}\nno json\n[1]\n{\"step\": \"x\", \"loss\": []}\n{\"step\": 2, \"lo");

@@ -43,7 +43,7 @@ std::size_t occurrences(std::string_view text, std::string_view what) {
   return n;
 }
 
-void expect_range(const AxisRange& range, double low, double high) {
+void expect_range(const NumberRange& range, double low, double high) {
   EXPECT_DOUBLE_EQ(range.low, low);
   EXPECT_DOUBLE_EQ(range.high, high);
 }
@@ -59,7 +59,7 @@ TEST(AxisTicks, RangesEndAtRoundNumbers) {
   expect_range(axis_range({60, 5000}, AxisScale::kLog2), 32, 8192);
   expect_range(axis_range({0.3}, AxisScale::kLog10), 0.1, 1);
   expect_range(axis_range({10}, AxisScale::kLog10), 10, 100);
-  const AxisRange flat = axis_range({7, 7}, AxisScale::kLinear);
+  const NumberRange flat = axis_range({7, 7}, AxisScale::kLinear);
   EXPECT_LT(flat.low, 7);
   EXPECT_GT(flat.high, 7);
 }

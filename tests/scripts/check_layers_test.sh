@@ -92,6 +92,14 @@ write core/fragment.inl 'std::int64_t y;'
 write core/with.h '#include <cstdint>' 'std::int64_t y;' '// and so on'
 "$check" "$tree" >"$tree/log" || { cat "$tree/log"; echo "a fragment, or a file with <cstdint>, is refused"; exit 1; }
 
+write core/with.h '#include <cstdint>' '  // Of a rank.'
+if "$check" "$tree" >"$tree/log" || ! grep -q '^core/with.h:2: a comment begins without its subject: "Of a"' "$tree/log"; then
+  cat "$tree/log"
+  echo "a comment without a subject is accepted"
+  exit 1
+fi
+write core/with.h '#include <cstdint>' 'std::int64_t y;' '// and so on'
+
 # Long lines: refused in every kind of file, but for as many as the list counts.
 # columns N [BEGIN]: a comment of N columns.
 columns() { local line; printf -v line "%$1s" ""; echo "${2-//}${line// /x}" | cut -c "1-$1"; }

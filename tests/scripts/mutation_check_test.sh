@@ -25,4 +25,6 @@ for none in 'test_away Loader.Loads' 'test_data Loader.Unloads' 'test_data Some/
   if planted "$none"; then fail "$none runs"; fi
   grep -qF "01-bug.patch: $none runs in no flavour" "$tree/log" || fail "$none is not named"
 done
+"$tree/scripts/mutation_check" --list >"$tree/log"
+[[ $(<"$tree/log") == $'01 b\n   Test: test_gone A.B' ]] || fail "--list prints something else"
 echo "every planted bug's test runs in some flavour"

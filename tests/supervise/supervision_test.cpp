@@ -289,8 +289,7 @@ TEST_F(ElasticLayouts, AreReadInBothForms) {
     if (layout.setting.empty()) continue;
     OptionValues values;
     const TrainConfig config = load_train_config(folder_ / "c.json", {layout.setting}, values);
-    EXPECT_EQ(config.parallel.data.ranks.value() * config.parallel.pipeline * config.parallel.tensor, layout.ranks)
-        << layout.setting;
+    EXPECT_EQ(config.parallel.data.value() * config.parallel.pipeline * config.parallel.tensor, layout.ranks) << layout.setting;
   }
 }
 

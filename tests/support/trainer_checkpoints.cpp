@@ -14,7 +14,8 @@ RunInputs TrainerCheckpoints::inputs_for(const RankTrainer& trainer, const Train
   c.dir = options.to.empty() ? options.from.substr(0, options.from.rfind('/')) : options.to;
   if (!options.to.empty()) c.every = {.steps = 1, .at_end = true};
   c.resume = parse_resume_from(options.from.empty() ? "never" : options.from);
-  c.staging.megabytes = options.staging_megabytes;
+  c.staging.reset();
+  if (options.staging_megabytes) c.staging = *options.staging_megabytes;
   if (!options.from.empty()) inputs.resume = Resume{{options.from, open_manifest(options.from)}};
   return inputs;
 }

@@ -110,54 +110,76 @@ TEST_F(UnitPlanTest, ProductsAreAnnouncedByTheCallsThatMakeThem) {
 }
 
 // A pass that asks for more than the dry one, for other shapes or for what nobody made, is refused by name.
-TEST_F(UnitPlanTest, TheRealPassAsksForWhatTheDryOneDid) {
-  const LayerGeometry geometry{.sequence = 4, .micro_batch = 1};
-  UnitPlan plan(geometry, oracle_);
-  const Saved saved{"the norm's output", ActivationKind::kNorms, LastUse::kW};
-  const Saved other{"another", ActivationKind::kNorms, LastUse::kW};
-  const auto forward = [](Pass& p) {
+class RealPassTest : public UnitPlanTest {
+ protected:
+  RealPassTest() {
+    plan_.run([&](Pass& p) {
+      p.save(saved_, DType::kF32, {8});
+      p.begin(PassKind::kForward);
+      forward(p);
+      p.end();
+      p.begin(PassKind::kBackwardInput);
+      const ScratchScope scope(p.scratch_cursor());
+      p.scratch(DType::kF32, {2});
+    });
+  }
+
+  static void forward(Pass& p) {
     const ScratchScope scope(p.scratch_cursor());
     p.scratch(DType::kF32, {64});
     p.scratch(DType::kBF16, {3, 4});
-  };
-  plan.run([&](Pass& p) {
-    p.save(saved, DType::kF32, {8});
-    p.begin(PassKind::kForward);
-    forward(p);
-    p.end();
-    p.begin(PassKind::kBackwardInput);
-    const ScratchScope scope(p.scratch_cursor());
-    p.scratch(DType::kF32, {2});
-  });
-  DryStream stream("compute");
-  const std::unique_ptr<Communicator> tensor = make_dry_world(0, 1);
-  const class None final : public ParamViews {
-    ConstTensorView weight(int) const override { return {}; }
-    bool trains(int) const override { return true; }
-    TensorView grad(int) const override { return {}; }
-    Accumulate grad_mode() const override { return Accumulate::kNo; }
-  } none;
-  const auto refusal = [&](const std::function<void(Pass&)>& calls) -> std::string {
-    Pass p({.ops = oracle_, .stream = stream, .tensor = *tensor, .params = none, .geometry = geometry, .unit = 7}, plan.memory());
+  }
+
+  std::string refusal(const std::function<void(Pass&)>& calls) {
+    Pass p({.ops = oracle_, .stream = stream_, .tensor = *tensor_, .params = none_, .geometry = geometry_, .unit = 7},
+           plan_.memory());
     try {
       calls(p);
     } catch (const InternalError& error) {
       return error.what();
     }
     return "";
-  };
-  EXPECT_EQ(refusal([&](Pass& p) { p.save(saved, DType::kF32, {8}); }), "");
-  expect_parts(refusal([&](Pass& p) { p.save(saved, DType::kF32, {9}); }),
-               {"unit 7: the norm's output is f32 [9], the dry pass made it f32 [8]"});
-  expect_parts(refusal([&](Pass& p) { p.save(saved, DType::kBF16, {8}); }), {"the norm's output is bf16"});
-  expect_parts(refusal([&](Pass& p) { p[other]; }), {"unit 7: another is read, but no dry pass has made it"});
-  // Scratch: of another shape, type or place, or that of another call, although there is room.
-  const auto scratch = [&](PassKind kind, DType dtype, const Shape& shape) {
+  }
+  std::string scratch(PassKind kind, DType dtype, const Shape& shape) {
     return refusal([&](Pass& p) {
       p.begin(kind);
       p.scratch(dtype, shape);
     });
-  };
+  }
+  std::string in_forward(const std::function<void(Pass&)>& calls) {
+    return refusal([&](Pass& p) {
+      p.begin(PassKind::kForward);
+      calls(p);
+      p.end();
+    });
+  }
+
+  const Saved saved_{"the norm's output", ActivationKind::kNorms, LastUse::kW};
+
+ private:
+  const LayerGeometry geometry_{.sequence = 4, .micro_batch = 1};
+  UnitPlan plan_{geometry_, oracle_};
+  DryStream stream_{"compute"};
+  std::unique_ptr<Communicator> tensor_ = make_dry_world(0, 1);
+  class : public ParamViews {
+    ConstTensorView weight(int) const override { return {}; }
+    bool trains(int) const override { return true; }
+    TensorView grad(int) const override { return {}; }
+    Accumulate grad_mode() const override { return Accumulate::kNo; }
+  } none_;
+};
+
+TEST_F(RealPassTest, SavedTensorsAreThoseOfTheDryPass) {
+  const Saved other{"another", ActivationKind::kNorms, LastUse::kW};
+  EXPECT_EQ(refusal([&](Pass& p) { p.save(saved_, DType::kF32, {8}); }), "");
+  expect_parts(refusal([&](Pass& p) { p.save(saved_, DType::kF32, {9}); }),
+               {"unit 7: the norm's output is f32 [9], the dry pass made it f32 [8]"});
+  expect_parts(refusal([&](Pass& p) { p.save(saved_, DType::kBF16, {8}); }), {"the norm's output is bf16"});
+  expect_parts(refusal([&](Pass& p) { p[other]; }), {"unit 7: another is read, but no dry pass has made it"});
+}
+
+// Scratch of another shape, type or place is refused, and so is that of another call, although there is room.
+TEST_F(RealPassTest, ScratchIsThatOfTheDryPass) {
   EXPECT_EQ(scratch(PassKind::kForward, DType::kF32, {64}), "");
   EXPECT_EQ(scratch(PassKind::kBackwardInput, DType::kF32, {2}), "");
   expect_parts(scratch(PassKind::kForward, DType::kF32, {65}),
@@ -166,16 +188,11 @@ TEST_F(UnitPlanTest, TheRealPassAsksForWhatTheDryOneDid) {
   expect_parts(scratch(PassKind::kForward, DType::kBF16, {3, 4}), {"at byte 0"});
   expect_parts(scratch(PassKind::kBackwardInput, DType::kF32, {64}), {"backward_input takes"});
   expect_parts(scratch(PassKind::kRecompute, DType::kF32, {2}), {"recompute takes"});
-  // In another order, more or fewer of them.
-  const auto in_forward = [&](const std::function<void(Pass&)>& calls) {
-    return refusal([&](Pass& p) {
-      p.begin(PassKind::kForward);
-      calls(p);
-      p.end();
-    });
-  };
+}
+
+TEST_F(RealPassTest, ScratchIsTakenInTheOrderAndNumberOfTheDryPass) {
   EXPECT_EQ(in_forward(forward), "");
-  expect_parts(in_forward([&](Pass& p) {
+  expect_parts(in_forward([](Pass& p) {
                  forward(p);
                  forward(p);
                }),
@@ -191,19 +208,18 @@ TEST_F(UnitPlanTest, TheRealPassAsksForWhatTheDryOneDid) {
                  p.scratch(DType::kBF16, {3, 4});
                }),
                {"bf16 [3, 4] at byte 256 as number 0"});
+}
+
+TEST_F(RealPassTest, CallsBeginAndEnd) {
   // A call may come again, as where a device records it.
-  EXPECT_EQ(refusal([&](Pass& p) {
+  EXPECT_EQ(refusal([](Pass& p) {
               for (int i = 0; i < 2; ++i) p.begin(PassKind::kForward), forward(p), p.end();
             }),
             "");
   expect_parts(refusal(forward), {"unit 7: scratch f32 [64] is taken in no call"});
-  expect_parts(refusal([&](Pass& p) {
-                 p.begin(PassKind::kForward);
-                 p.scratch(DType::kF32, {64});
-                 p.end();
-               }),
+  expect_parts(in_forward([](Pass& p) { p.scratch(DType::kF32, {64}); }),
                {"unit 7: forward ends with 256 bytes of scratch in use"});
-  expect_parts(refusal([&](Pass& p) {
+  expect_parts(refusal([](Pass& p) {
                  p.begin(PassKind::kForward);
                  p.begin(PassKind::kBackwardInput);
                }),

@@ -92,36 +92,64 @@ TEST_P(VocabularyTest, EmbeddingEqualsSerial) {
   EXPECT_EQ(collector.whole().at("table"), d_table);
 }
 
-// `softcap` over 0 bounds the logits. `weights` are of rows, or empty.
-void expect_serial_cross_entropy(const Case& c, float softcap, const std::vector<float>& weights = {}) {
-  const float scale = 0.125f;
-  std::vector<double> logits(kRows * kVocabulary), d_logits(logits.size());
-  std::vector<std::int32_t> targets(kRows);
-  std::vector<double> row_losses(kRows), below(kRows);  // below: targets' logits less the largest of their rows
-  double loss = 0.0, sum_of_rows = 0.0;
-  for (std::size_t i = 0; i < logits.size(); ++i) logits[i] = 3.0 * std::sin(static_cast<double>(i)) + (i % 13 == 0 ? 40.0 : 0.0);
-  for (std::size_t r = 0; r < kRows; ++r) {
-    targets[r] = r % 5 == 4 ? -1 : static_cast<std::int32_t>(r * 3 % kVocabulary);
-    if (targets[r] < 0) continue;
-    if (r % 4 == 3) logits[r * kVocabulary + static_cast<std::size_t>(targets[r])] += 60;  // it is the arg max
-    std::vector<double> row(&logits[r * kVocabulary], &logits[r * kVocabulary] + kVocabulary), slope(kVocabulary, 1.0);
-    for (std::size_t v = 0; softcap > 0 && v < kVocabulary; ++v) {
-      const double bounded = std::tanh(row[v] / softcap);
-      row[v] = softcap * bounded;
-      slope[v] = 1 - bounded * bounded;
+// The cross-entropy of logits that cover every case, in plain loops. `softcap` over 0 bounds the logits; `weights` are of rows, or
+// empty.
+struct SerialLoss {
+  SerialLoss(float softcap, const std::vector<float>& weights) {
+    for (std::size_t i = 0; i < logits.size(); ++i) logits[i] = 3.0 * std::sin(static_cast<double>(i)) + (i % 13 == 0 ? 40.0 : 0.0);
+    for (std::size_t r = 0; r < kRows; ++r) {
+      targets[r] = r % 5 == 4 ? -1 : static_cast<std::int32_t>(r * 3 % kVocabulary);
+      if (targets[r] < 0) continue;
+      if (r % 4 == 3) logits[r * kVocabulary + static_cast<std::size_t>(targets[r])] += 60;  // it is the arg max
+      std::vector<double> row(&logits[r * kVocabulary], &logits[r * kVocabulary] + kVocabulary), slope(kVocabulary, 1.0);
+      for (std::size_t v = 0; softcap > 0 && v < kVocabulary; ++v) {
+        const double bounded = std::tanh(row[v] / softcap);
+        row[v] = softcap * bounded;
+        slope[v] = 1 - bounded * bounded;
+      }
+      const double weight = weights.empty() ? 1.0 : double{weights[r]};
+      double largest = *std::ranges::max_element(row), sum = 0.0;
+      for (std::size_t v = 0; v < kVocabulary; ++v) sum += std::exp(row[v] - largest);
+      for (std::size_t v = 0; v < kVocabulary; ++v)
+        d_logits[r * kVocabulary + v] =
+            (std::exp(row[v] - largest) / sum - (targets[r] == static_cast<std::int32_t>(v))) * slope[v] * kScale * weight;
+      below[r] = row[static_cast<std::size_t>(targets[r])] - largest;
+      row_losses[r] = std::log(sum) - below[r];
+      loss += weight * row_losses[r];
+      sum_of_rows += row_losses[r];
     }
-    const double weight = weights.empty() ? 1.0 : double{weights[r]};
-    double largest = *std::ranges::max_element(row), sum = 0.0;
-    for (std::size_t v = 0; v < kVocabulary; ++v) sum += std::exp(row[v] - largest);
-    for (std::size_t v = 0; v < kVocabulary; ++v)
-      d_logits[r * kVocabulary + v] =
-          (std::exp(row[v] - largest) / sum - (targets[r] == static_cast<std::int32_t>(v))) * slope[v] * scale * weight;
-    below[r] = row[static_cast<std::size_t>(targets[r])] - largest;
-    row_losses[r] = std::log(sum) - below[r];
-    loss += weight * row_losses[r];
-    sum_of_rows += row_losses[r];
   }
 
+  // Checks what a forward wrote for each row, and overwrites it for the next one.
+  void expect_rows(std::vector<float>& of_rows, std::vector<float>& target_logits) const {
+    std::int64_t correct = 0;
+    double all = 0;
+    for (std::size_t r = 0; r < kRows; ++r) {
+      const float target_logit = std::exchange(target_logits[r], -1.0f), row_loss = std::exchange(of_rows[r], -1.0f);
+      all += row_loss;
+      if (targets[r] < 0) {
+        EXPECT_EQ(row_loss, 0.0f) << "row " << r << " does not count";
+        continue;
+      }
+      EXPECT_NEAR(target_logit, below[r], 1e-4) << "row " << r;
+      EXPECT_EQ(target_logit == 0, below[r] == 0) << "row " << r << ": whether the target is the arg max";
+      correct += target_logit == 0 ? 1 : 0;
+      EXPECT_NEAR(row_loss, row_losses[r], 1e-6 * std::max(1.0, row_losses[r])) << "row " << r;
+    }
+    EXPECT_EQ(correct, 5);
+    EXPECT_NEAR(all, sum_of_rows, 1e-6 * sum_of_rows);
+  }
+
+  static constexpr float kScale = 0.125f;  // of the gradients
+  std::vector<double> logits = std::vector<double>(kRows * kVocabulary), d_logits = logits;
+  std::vector<std::int32_t> targets = std::vector<std::int32_t>(kRows);
+  std::vector<double> row_losses = std::vector<double>(kRows);
+  std::vector<double> below = row_losses;  // targets' logits less the largest of their rows
+  double loss = 0.0, sum_of_rows = 0.0;
+};
+
+void expect_serial_cross_entropy(const Case& c, float softcap, const std::vector<float>& weights = {}) {
+  const SerialLoss serial(softcap, weights);
   testing::run_tensor_ranks(c.degree, {}, [&](TensorRank& rank) {
     const LayerGeometry g = geometry_of(c, rank.rank());
     const auto columns = static_cast<std::size_t>(c.padded() / c.degree), first = columns * static_cast<std::size_t>(rank.rank());
@@ -137,43 +165,21 @@ void expect_serial_cross_entropy(const Case& c, float softcap, const std::vector
     std::vector<float> local(kRows * columns, 1e6f);  // padding columns hold nonsense
     for (std::size_t r = 0; r < kRows; ++r)
       for (std::size_t v = 0; v < columns && first + v < kVocabulary; ++v)
-        local[r * columns + v] = static_cast<float>(logits[r * kVocabulary + first + v]);
+        local[r * columns + v] = static_cast<float>(serial.logits[r * kVocabulary + first + v]);
     double result = -1.0;
     const TensorView view(local.data(), DType::kF32, {kRows, static_cast<std::int64_t>(columns)});
     const TensorView loss_view(&result, DType::kF64, {1});
-    const LossRows target_view(ConstTensorView(targets.data(), DType::kI32, {kRows}),
+    const LossRows target_view(ConstTensorView(serial.targets.data(), DType::kI32, {kRows}),
                                weights.empty() ? ConstTensorView() : ConstTensorView(weights.data(), DType::kF32, {kRows}));
-    std::vector<float> of_rows(kRows, -1.0f);
-    const TensorView rows_view(of_rows.data(), DType::kF32, {kRows});
-    std::vector<float> target_logits(kRows, -1.0f);
-    const LossOutputs with_rows{loss_view, rows_view, TensorView(target_logits.data(), DType::kF32, {kRows})};
-    const auto expect_rows = [&](double sum) {
-      std::int64_t correct = 0;
-      for (std::size_t r = 0; r < kRows; ++r) {
-        const float found = std::exchange(target_logits[r], -1.0f);
-        if (targets[r] < 0) continue;
-        EXPECT_NEAR(found, below[r], 1e-4) << "row " << r;
-        EXPECT_EQ(found == 0, below[r] == 0) << "row " << r << ": whether the target is the arg max";
-        correct += found == 0 ? 1 : 0;
-      }
-      EXPECT_EQ(correct, 5);
-      double all = 0;
-      for (std::size_t r = 0; r < kRows; ++r) {
-        all += of_rows[r];
-        if (targets[r] < 0) {
-          EXPECT_EQ(std::exchange(of_rows[r], -1.0f), 0.0f) << "row " << r << " does not count";
-          continue;
-        }
-        EXPECT_NEAR(std::exchange(of_rows[r], -1.0f), row_losses[r], 1e-6 * std::max(1.0, row_losses[r])) << "row " << r;
-      }
-      EXPECT_NEAR(all, sum, 1e-6 * sum);
-    };
+    std::vector<float> of_rows(kRows, -1.0f), target_logits(kRows, -1.0f);
+    const LossOutputs with_rows{loss_view, TensorView(of_rows.data(), DType::kF32, {kRows}),
+                                TensorView(target_logits.data(), DType::kF32, {kRows})};
     cross_entropy.forward(unit.pass(PassKind::kForward), {loss_view, {}, {}}, view, target_view);
     const double alone = std::exchange(result, -1.0);
     cross_entropy.forward(unit.pass(PassKind::kForward), with_rows, view, target_view);
     EXPECT_EQ(result, alone) << "with the rows' losses beside it";
-    EXPECT_NEAR(result, loss, 1e-6 * sum_of_rows);
-    expect_rows(sum_of_rows);
+    EXPECT_NEAR(result, serial.loss, 1e-6 * serial.sum_of_rows);
+    serial.expect_rows(of_rows, target_logits);
     const double whole = std::exchange(result, -1.0);
     // Rows from the last to the first, three at a time: kRows is no multiple of that.
     const auto in_pieces = [&](const auto& f) {
@@ -187,24 +193,24 @@ void expect_serial_cross_entropy(const Case& c, float softcap, const std::vector
       in_pieces([&](TensorView piece, std::int64_t first) { cross_entropy.add_rows(p, all, piece, first, target_view); });
       cross_entropy.finish(p, all, with_rows, target_view);
     }
-    expect_rows(sum_of_rows);
+    serial.expect_rows(of_rows, target_logits);
     EXPECT_EQ(result, whole);
     std::vector<float> in_forward = local;
     if (c.degree == 1) {
       const TensorView all(in_forward.data(), DType::kF32, view.shape());
-      cross_entropy.forward(unit.pass(PassKind::kForward), with_rows, all, target_view, scale);
+      cross_entropy.forward(unit.pass(PassKind::kForward), with_rows, all, target_view, SerialLoss::kScale);
       EXPECT_EQ(result, whole);
-      expect_rows(sum_of_rows);
+      serial.expect_rows(of_rows, target_logits);
     }
     in_pieces([&](TensorView piece, std::int64_t first) {
-      cross_entropy.backward(unit.pass(PassKind::kBackward), piece, first, target_view, scale);
+      cross_entropy.backward(unit.pass(PassKind::kBackward), piece, first, target_view, SerialLoss::kScale);
     });
     if (c.degree == 1) {
       EXPECT_EQ(in_forward, local) << "forward leaves what backward makes";
     }
     for (std::size_t r = 0; r < kRows; ++r)
       for (std::size_t v = 0; v < columns; ++v) {
-        const double expected = first + v < kVocabulary ? d_logits[r * kVocabulary + first + v] : 0.0;
+        const double expected = first + v < kVocabulary ? serial.d_logits[r * kVocabulary + first + v] : 0.0;
         EXPECT_NEAR(local[r * columns + v], expected, 1e-6) << "row " << r << ", token " << first + v;
       }
   });

@@ -43,7 +43,7 @@ TEST(ConfigAccepts, TheCompleteExample) {
   EXPECT_EQ(c.run.steps, 200);
   EXPECT_EQ(c.model.preset, "llama-60m");
   EXPECT_EQ(c.model.dropout, 0.0);
-  EXPECT_EQ(c.parallel.data.ranks, 2);
+  EXPECT_EQ(c.parallel.data, 2);
   EXPECT_EQ(c.parallel.pipeline, 4);
   EXPECT_EQ(c.parallel.tensor, 4);
   EXPECT_TRUE(c.parallel.sequence_parallel);
@@ -58,15 +58,15 @@ TEST(ConfigAccepts, TheCompleteExample) {
   EXPECT_EQ(c.data.valid.at(0).path, "corpus/valid");
   EXPECT_EQ(c.checkpoint.keep_last, 3);
   EXPECT_EQ(c.checkpoint.resume.kind, ResumeFrom::Kind::kNewest);
-  EXPECT_EQ(c.run.threads_per_rank.threads, 1);
+  EXPECT_EQ(c.run.threads_per_rank, 1);
 }
 
 TEST(ConfigAccepts, DefaultsComeFromTheTable) {
   const TrainConfig c = small_with({});
   EXPECT_EQ(c.run.seed, 1234);
-  EXPECT_EQ(c.run.threads_per_rank.threads, std::nullopt) << "auto";
+  EXPECT_EQ(c.run.threads_per_rank, std::nullopt) << "auto";
   EXPECT_FALSE(c.run.overwrite);
-  EXPECT_EQ(c.parallel.data.ranks, std::nullopt);
+  EXPECT_EQ(c.parallel.data, std::nullopt);
   EXPECT_EQ(c.parallel.schedule, ScheduleKind::k1f1b);
   EXPECT_EQ(c.recompute.head_chunk, 0);
   EXPECT_EQ(c.optimizer.lr, 3e-4);
@@ -136,12 +136,12 @@ TEST(ConfigAccepts, LayoutTextInFileAndSetting) {
   std::string text = kSmall;
   text.insert(1, "\"parallel\": \"2DP x 4PP x 4TP\", ");
   const TrainConfig c = parse_train_config(text, "c.json", {"parallel.zero=zero3"});
-  EXPECT_EQ(c.parallel.data.ranks, 2);
+  EXPECT_EQ(c.parallel.data, 2);
   EXPECT_EQ(c.parallel.pipeline, 4);
   EXPECT_EQ(c.parallel.tensor, 4);
   EXPECT_EQ(c.parallel.zero, ZeroPreset::kZero3);
   const TrainConfig d = parse_train_config(text, "c.json", {"parallel.overlap=false", "parallel=2TP"});
-  EXPECT_EQ(d.parallel.data.ranks, 1);
+  EXPECT_EQ(d.parallel.data, 1);
   EXPECT_EQ(d.parallel.pipeline, 1);
   EXPECT_EQ(d.parallel.tensor, 2);
   EXPECT_FALSE(d.parallel.overlap);  // a layout speaks of degrees only
@@ -184,7 +184,7 @@ TEST(ConfigAccepts, GradSyncAndZeroSpellings) {
   for (const char* name : {"bfloat16", "torch.bfloat16"}) EXPECT_EQ(format(name), format("bf16")) << name;
   EXPECT_EQ(format("float32"), format("fp32"));
   EXPECT_EQ(small_with({"parallel.param_gather=per_use"}).parallel.param_gather, ParamGather::kPerUse);
-  EXPECT_EQ(small_with({"parallel.data=auto"}).parallel.data.ranks, std::nullopt);
+  EXPECT_EQ(small_with({"parallel.data=auto"}).parallel.data, std::nullopt);
 }
 
 TEST(ConfigAccepts, ModelsSpelledOut) {
@@ -199,6 +199,21 @@ TEST(ConfigAccepts, ModelsSpelledOut) {
             R"({"model_type":"llama","rope_scaling":{"factor":2.0,"rope_type":"linear"},"hidden_size":64})");
   const std::vector<std::string> of_file{"model.preset=null", "model.hf_config=x/config.json", "data.tokenizer=null"};
   EXPECT_EQ(small_with(of_file).model.hf_config, "x/config.json");
+}
+
+TEST(ConfigAccepts, ASettingTakesThePlaceOfWhatFilesSayByAnotherKey) {
+  const TrainConfig c = small_with({"run.epochs=2", "model.preset=gpt2-124m"});
+  EXPECT_EQ(c.run.epochs, 2);
+  EXPECT_EQ(c.model.preset, "gpt2-124m");
+  EXPECT_NE(refusal({"run.epochs=2", "run.steps=3"}).find("run.steps = 3 is given too"), std::string::npos);
+  std::string text = kSmall;
+  text.replace(text.find("\"preset\": \"llama-1m\""), 20, R"("model_type": "llama", "hidden_size": 64)");
+  text.replace(text.find("\"train\""), 7, R"("split": "95,5", "train")");
+  const TrainConfig spelled =
+      parse_train_config(text, "c.json", {"model.sliding_window=null", "model.preset=mistral-7b", "data.valid=corpus/valid"});
+  EXPECT_EQ(spelled.model.preset, "mistral-7b");
+  EXPECT_EQ(to_json_text(spelled.model.keys), R"({"sliding_window":null})") << "what --set says stays";
+  EXPECT_EQ(spelled.data.split, std::nullopt);
 }
 
 TEST(ConfigAccepts, DataSources) {

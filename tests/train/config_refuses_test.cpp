@@ -283,8 +283,8 @@ TEST(ConfigRefuses, IncompleteFiles) {
   expect_refusal({}, {"data.train: missing"}, without("\"train\": \"corpus/text\"", ""));
   expect_refusal({}, {"model: missing; give model.preset"}, without("\"preset\": \"llama-1m\"", ""));
   expect_refusal({}, {"but no model_type"}, without("\"preset\"", "\"n_embd\": 3, \"zz\""));
-  expect_refusal({"model.hf_config=c.json"}, {"exclude each other"});
-  expect_refusal({"model.model_type=llama"}, {"exclude each other"});
+  expect_refusal({"model.hf_config=c.json", "model.preset=gpt2-124m"}, {"exclude each other"});
+  expect_refusal({"model.preset=gpt2-124m", "model.model_type=llama"}, {"exclude each other"});
   expect_refusal({"model.hidden_size=3"}, {"model.hidden_size = 3: keys of a model (but sliding_window) go with model_type"});
   expect_refusal({"model.sliding_window=null", "model.hidden_size=3"}, {"keys of a model (but sliding_window) go with model_type"});
   expect_refusal({"model.preset=null", "model.model_type=llama", "model.seq_length=3"},

@@ -111,7 +111,7 @@ std::vector<GpuSearch> as_processes(std::vector<StandIn*> of_rank, const std::ve
 
 std::vector<std::string> ids_of(const GpuSearch& found) {
   std::vector<std::string> ids;
-  for (const GpuSeat& gpu_slot : found.gpu_slots) ids.push_back(gpu_slot.gpu.id);
+  for (const GpuSlot& gpu_slot : found.gpu_slots) ids.push_back(gpu_slot.gpu.id);
   return ids;
 }
 
@@ -335,7 +335,7 @@ TEST(ChooseDevice, TheLeastMemoryAndOldestGpuDecide) {
   EXPECT_EQ(facts.memory.size(), 2u);
 }
 
-TEST(ChooseDevice, RanksGetTheDeviceOfTheirSeat) {
+TEST(ChooseDevice, RanksGetTheDeviceOfTheirSlot) {
   Machine machine;
   machine.broken["a"] = "broken";
   StandIn cuda(machine, {"a", "b", "c"});

@@ -137,6 +137,14 @@ TEST_F(StoredBases, ABaseMayMoveAndIsFoundAgainWhenItIsNamed) {
   EXPECT_EQ(manifest_of("run").base, moved);
   use("run");
   checkpoint_to_peft(newest(folder_ / "run/ckpt"), folder_ / "peft");  // needs no base
+  write_file(moved + "/tokenizer.json", "{");  // nor one that is read
+  const std::string config = read_file(moved + "/config.json");
+  write_file(moved + "/config.json", "{");
+  const ConvertReport report = checkpoint_to_peft(newest(folder_ / "run/ckpt"), folder_ / "beside_damaged");
+  EXPECT_EQ(read_file(folder_ / "beside_damaged/adapter_model.safetensors"), read_file(folder_ / "peft/adapter_model.safetensors"));
+  EXPECT_EQ(read_file(folder_ / "beside_damaged/adapter_config.json"), read_file(folder_ / "peft/adapter_config.json"));
+  EXPECT_TRUE(std::ranges::any_of(report.warnings, [&](const std::string& warning) { return contains(warning, moved); }));
+  write_file(moved + "/config.json", config);
   // The same values in another form.
   hf_to_checkpoint({moved}, folder_ / "form", {});
   std::filesystem::remove_all(moved);
@@ -237,6 +245,17 @@ TEST_F(StoredBases, ARunBeginsWithTheAdaptersOfAPeftFolder) {
     expect_error<ConfigError>([&] { begin("no", {base, from, "adapter.target_modules=[\"q_proj\"]"}); },
                               {"adapter.target_modules: leaves model.layers.0.mlp.down_proj without an adapter, and " + peft});
     expect_error<ConfigError>([&] { begin("no", {from}); }, {"adapter.init_from = ", "name the base", "model.init_from"});
+    const std::string file = peft + "/adapter_config.json", text = read_file(file);
+    const auto refuse = [&](const char* key, JsonValue value, const std::vector<std::string>& parts) {
+      JsonValue changed = parse_json(text, file);
+      changed.set(key, std::move(value));
+      write_file(file, to_json_text(changed));
+      expect_error<ConfigError>([&] { begin("no", {base, from, "model.tie_word_embeddings=false"}); }, parts);
+    };
+    refuse("lora_alpha", 0, {file + ": adapter.alpha = 0", "must be a number > 0"});
+    refuse("lora_dropout", 1, {file + ": adapter.dropout = 1", "must be a number >= 0 and < 1"});
+    refuse("target_modules", JsonValue::Array{"lm_head"}, {file + ": target_modules", "no adapter of lm_head", "merge it"});
+    write_file(file, text);
     std::filesystem::remove_all(peft);
     expect_error<ConfigError>([&] { begin(one, {base, from, "run.steps=4"}); }, {"adapter.init_from = ", "is not there"});
     begin(one, {base, from, "run.steps=4", "adapter.type=" + type, "adapter.r=2", "adapter.alpha=3",
@@ -284,6 +303,14 @@ TEST_F(StoredBases, ARunBeginsWithTheCopiesOfAPeftFolderInEveryLayout) {
     begin("from", {base, from, wide, R"(adapter.modules_to_save=["embed_tokens","model.norm","lm_head"])", "run.steps=1"});
     EXPECT_NEAR(losses(tied + "from").at(0), losses(tied + "beside").at(0), 1e-5);
     begin("from", {base, from, wide, "run.steps=3", "run.overwrite=false"});
+    const std::string moved = folder_ / (tied + "moved");
+    std::filesystem::rename(folder_ / (tied + "base"), moved);
+    std::vector<std::string> on{"model.init_from=" + moved, from, "run.steps=4", "run.overwrite=false"};
+    expect_error<ConfigError>([&] { begin("from", on); }, {"\"vocab_size\":61", "was trained with", "\"vocab_size\":64"});
+    on.push_back(wide);
+    begin("from", on);
+    EXPECT_EQ(manifest_of(tied + "from").base, moved);
+    std::filesystem::rename(moved, folder_ / (tied + "base"));
     EXPECT_TRUE(contains(begin("wider", {base, from, "model.vocab_size=72", "run.steps=1"}), peft + " has 64 tokens; 8 rows"));
     expect_error<ConfigError>([&] { begin("no", {base, from}); }, {peft, "has copies for 64 tokens", "model.vocab_size is 61"});
     expect_error<ConfigError>([&] { begin("no", {base, from, wide, R"(adapter.modules_to_save=["embed_tokens","lm_head"])"}); },

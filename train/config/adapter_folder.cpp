@@ -14,6 +14,7 @@
 #include "core/json_reader.h"
 #include "model/config/hf_tensors.h"
 #include "model/config/peft_config.h"
+#include "train/config/option_check.h"
 #include "train/config/resolve_adapter.h"
 #include "train/config/resolve_model.h"
 #include "train/config/resolve_tuning.h"
@@ -38,7 +39,7 @@ std::vector<std::string> copies_of(const TrainConfig& config, const ModelConfig&
 }
 
 // The modules of the folder, sorted; all have one rank and scale.
-std::vector<std::string> modules_of(const PeftConfig& peft, const std::string& path) {
+std::vector<std::string> modules_of(const PeftConfig& peft, const ModelConfig& model, const std::string& path) {
   const PeftModule& first = peft.modules.front();
   const auto differs = [&](const PeftModule& m) { return m.rank != first.rank || m.scale != first.scale; };
   if (const auto other = std::ranges::find_if(peft.modules, differs);
@@ -46,8 +47,15 @@ std::vector<std::string> modules_of(const PeftConfig& peft, const std::string& p
     throw ConfigError(fmt::format("{}: rank_pattern and alpha_pattern: a run trains adapters of one rank and scale; merge them "
                                   "(trident convert --from peft BASE ADAPTER --to ckpt OUT), and begin new ones beside the result",
                                   path));
+  const std::vector<std::string> adaptable = adaptable_modules(model);
   std::vector<std::string> names;
-  for (const PeftModule& module : peft.modules) names.push_back(module.name);
+  for (const PeftModule& module : peft.modules) {
+    names.push_back(module.name);
+    if (std::ranges::find(adaptable, module.name) == adaptable.end())
+      throw ConfigError(fmt::format("{}: target_modules: a run trains no adapter of {}; merge it (trident convert --from peft BASE "
+                                    "ADAPTER --to ckpt OUT), and begin new adapters beside the result",
+                                    path, module.name));
+  }
   std::ranges::sort(names);
   return names;
 }
@@ -88,12 +96,13 @@ void take_adapter_folder(TrainConfig& config, FunctionRef<bool(std::string_view 
                                   in_quotes(*adapter.init_from), path));
   const ModelConfig model = resolve_model(config);
   const PeftConfig peft = read_peft_config(read_json_file(path, {.blame = ExitCode::kData}), model, path);
-  const std::vector<std::string> modules = modules_of(peft, path);
+  const std::vector<std::string> modules = modules_of(peft, model, path);
   const auto take = [&](std::string_view key, auto& member, const auto& says) {
     const auto text = [](const auto& value) { return fmt::format("{}", value); };
     if (given(key) && text(member) != text(says))
       throw ConfigError(fmt::format("{} = {}: {} says {}; leave the key out, or begin without adapter.init_from", key, text(member),
                                     path, text(says)));
+    checked_value(*find_option(key), JsonValue(says), path + ": ");
     member = says;
   };
   std::string type = adapter.type.value_or("");

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstddef>
 
+#include "core/at.h"
+
 namespace trident {
 namespace {
 
@@ -51,12 +53,12 @@ std::optional<DpoVariant> parse_dpo_variant(std::string_view text) { return find
 std::optional<LossNormalize> parse_loss_normalize(std::string_view text) { return find_in<LossNormalize>(kNormalizes, text); }
 std::optional<OnError> parse_on_error(std::string_view text) { return find_in<OnError>(kReactions, text); }
 
-std::string_view to_string(AskedDevice device) { return kAskedDevices[static_cast<std::size_t>(device)]; }
-std::string_view to_string(ComputeFormat format) { return kComputeFormats[static_cast<std::size_t>(format)]; }
-std::string_view to_string(CheckpointContent content) { return kContents[static_cast<std::size_t>(content)]; }
-std::string_view to_string(LossType type) { return kLossTypes[static_cast<std::size_t>(type)]; }
-std::string_view to_string(DpoVariant variant) { return kDpoVariants[static_cast<std::size_t>(variant)]; }
-std::string_view to_string(LossNormalize normalize) { return kNormalizes[static_cast<std::size_t>(normalize)]; }
-std::string_view to_string(OnError reaction) { return kReactions[static_cast<std::size_t>(reaction)]; }
+std::string_view to_string(AskedDevice device) { return at(kAskedDevices, device); }
+std::string_view to_string(ComputeFormat format) { return at(kComputeFormats, format); }
+std::string_view to_string(CheckpointContent content) { return at(kContents, content); }
+std::string_view to_string(LossType type) { return at(kLossTypes, type); }
+std::string_view to_string(DpoVariant variant) { return at(kDpoVariants, variant); }
+std::string_view to_string(LossNormalize normalize) { return at(kNormalizes, normalize); }
+std::string_view to_string(OnError reaction) { return at(kReactions, reaction); }
 
 }  // namespace trident

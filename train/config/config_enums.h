@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/checkpoint_content.h"
+
 namespace trident {
 
 // device. kAuto: GPUs, if there is one for each rank.
@@ -13,7 +15,6 @@ enum class AskedDevice : std::uint8_t { kAuto, kCpu, kCuda };
 // precision.compute. kAuto: as the machine multiplies fast.
 enum class ComputeFormat : std::uint8_t { kAuto, kBf16, kFp16, kFp32 };
 // checkpoint.content
-enum class CheckpointContent : std::uint8_t { kAll, kWeights };
 // loss.type: the nats of tokens, or what preference_loss.h makes of them (loss.variant).
 enum class LossType : std::uint8_t { kCrossEntropy, kDpo };
 enum class DpoVariant : std::uint8_t { kSigmoid, kIpo, kHinge };

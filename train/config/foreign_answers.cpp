@@ -15,51 +15,19 @@ namespace {
 
 constexpr std::size_t kMostMeanings = 3;
 
-// The key to give where the tables name a fact (train/import/facts.h), which keys are computed from.
-struct FactKey {
-  std::string_view facts, key, note = {};
-};
+// Notes of facts that have the same in every system, by a part of their names, for rows that say nothing themselves.
 constexpr std::string_view kRanks = "mpirun or srun says how many ranks there are; without one the ranks of parallel are threads";
-constexpr std::array kFactKeys{
-    FactKey{"@ranks, @nodes, @ranks_per_node", "", kRanks},
-    FactKey{"@replicate", "parallel.shard_group", "ranks that share a copy: the data-parallel ranks over these"},
-    FactKey{"@shard", "parallel.data", "with parallel.zero=zero3"},
-    FactKey{"@distributed_type, @distributed_optimizer, @megatron_fsdp, @torch_fsdp", "parallel.zero",
-            "ddp, zero1, zero2, shard_grad_op, zero3"},
-    FactKey{"@accumulation", "batch.global", "batch.micro x parallel.data x N"},
-    FactKey{"@train_samples", "run.steps", "samples / batch.global"},
-    FactKey{"@warmup_samples", "lr_schedule.warmup_steps", "samples / batch.global"},
-    FactKey{"@decay_samples", "lr_schedule.decay_steps", "samples / batch.global"},
-    FactKey{"@wsd_decay_samples", "lr_schedule.wsd_decay_steps", "samples / batch.global"},
-    FactKey{"@warmup_ratio, @warmup_fraction", "lr_schedule.warmup_steps", "a number below 1 is a share of the steps"},
-    FactKey{"@min_lr_ratio", "lr_schedule.min_lr", "X x optimizer.lr"},
-    FactKey{"@deepspeed_scheduler", "lr_schedule.type"},
-    FactKey{"@deepspeed_optimizer", "optimizer.type"},
-    FactKey{"@beta1, @beta2, @lion_beta1, @lion_beta2", "optimizer.betas", "a list of both"},
-    FactKey{"@max_steps", "run.steps"},
-    FactKey{"@save_strategy", "checkpoint.every", "steps between checkpoints, or epoch"},
-    FactKey{"@save_steps", "checkpoint.every"},
-    FactKey{"@eval_strategy", "eval.every", "steps between evaluations, or epoch; 0: none"},
-    FactKey{"@eval_steps", "eval.every"},
-    FactKey{"@logging_strategy", "log.every", "steps between lines"},
-    FactKey{"@logging_steps, @steps_per_print", "log.every"},
-    FactKey{"@profile, @profile_start, @profile_end", "log.trace_steps", "first and last step"},
-    FactKey{"@model", "model.init_from", "a local folder: nothing is downloaded; or model.preset, by a name"},
-    FactKey{"@finetune", "model.init_from"},
-    FactKey{"@dataset, @train_data_path", "data.train", "the prefix that trident data prepare wrote"},
-    FactKey{"@tokenizer_type", "data.tokenizer", "a name, a model's folder or a tokenizer's file"},
-    FactKey{"@packing, @packing_strategy", "data.samples", "after trident data pack"},
-    FactKey{"@documents_apart", "data.reset_attention_mask"},
-    FactKey{"@stage", "loss.type"},
-    FactKey{"@use_dora", "adapter.type"},
-    FactKey{"@keeps_dropout", "model.dropout"},
-    FactKey{"@mixed_precision, @autocast, @autocast_dtype", "precision.compute"},
-    FactKey{"@loss_scale", "precision.loss_scale"},
-    FactKey{"@fp8, @fp8_recipe", "precision.fp8"},
-    FactKey{"@position_embedding, @swiglu, @normalization, @qkv_bias, @bias_linear, @qk_layernorm", "model.model_type"},
-    FactKey{"@rope_scaling, @rope_llama3_factor, @rope_linear_factor", "model.rope_scaling"},
-    FactKey{"@window", "model.sliding_window"},
-    FactKey{"@grouped_queries", "model.num_key_value_heads"},
+constexpr std::pair<std::string_view, std::string_view> kFactNotes[] = {
+    {"@ranks", kRanks},
+    {"@nodes", kRanks},
+    {"@replicate", "ranks that share a copy: the data-parallel ranks over these"},
+    {"@shard", "with parallel.zero=zero3"},
+    {"@accumulation", "batch.micro x parallel.data x N"},
+    {"_samples", "samples / batch.global"},
+    {"@warmup_ratio", "a number below 1 is a share of the steps"},
+    {"@min_lr_ratio", "X x optimizer.lr"},
+    {"beta", "a list of both"},
+    {"@dataset", "the prefix that trident data prepare wrote"},
 };
 // The value of these facts is the key's, too.
 constexpr std::array<std::string_view, 4> kSameValue{"@max_steps", "@save_steps", "@eval_steps", "@logging_steps"};
@@ -95,30 +63,17 @@ bool is_value_of(std::string_view key, std::string_view json) {
 
 bool is_command(std::string_view to) { return to.starts_with("trident "); }
 
-const FactKey* find_fact_key(std::string_view fact) {
-  const auto names = [&](const FactKey& it) {
-    const std::size_t at = it.facts.find(fact);
-    return at != it.facts.npos && (at + fact.size() == it.facts.size() || it.facts[at + fact.size()] == ',');
-  };
-  const auto found = std::ranges::find_if(kFactKeys, names);
-  return fact.empty() || found == kFactKeys.end() ? nullptr : &*found;
-}
-
 ForeignAnswer answer_of(ForeignSystem system, const ForeignKey& row) {
   ForeignAnswer answer{system, &row, "", std::string(row.value), std::string(row.note)};
-  if (is_command(row.to)) return answer;
   const bool has_key = row.verdict == Verdict::kMapped || row.verdict == Verdict::kDiffers || row.verdict == Verdict::kNotBuilt;
-  if (!has_key) return answer;
-  if (!row.to.starts_with('@') && !row.to.empty()) {
-    answer.key = row.to;
-    answer.takes_value = row.value.empty() && row.convert == Convert::kSame && row.verdict == Verdict::kMapped;
-    return answer;
-  }
-  const FactKey* const fact = find_fact_key(row.to);
-  answer.takes_value = std::ranges::find(kSameValue, row.to) != kSameValue.end();
-  answer.key = fact == nullptr ? key_in(row.note) : std::string(fact->key);
-  if (row.to == "@model" && row.note.starts_with("or ")) answer.key = "model.preset";  // a name rather than a folder
-  if (fact != nullptr && answer.note.empty()) answer.note = fact->note;
+  if (is_command(row.to) || !has_key) return answer;
+  const std::string_view fact = fact_of(row.to);
+  answer.key = row.to.empty() ? key_in(row.note) : std::string(key_of(row.to));
+  answer.takes_value = row.value.empty() && row.convert == Convert::kSame && row.verdict == Verdict::kMapped;
+  if (!fact.starts_with('@')) return answer;
+  answer.takes_value = answer.takes_value && std::ranges::find(kSameValue, fact) != kSameValue.end();
+  for (const auto& [part, note] : kFactNotes)
+    if (answer.note.empty() && fact.find(part) != fact.npos) answer.note = note;
   if (!answer.value.empty() && !is_value_of(answer.key, answer.value)) answer.value.clear();  // a word of the fact's own
   return answer;
 }
@@ -182,21 +137,17 @@ std::string anchor_of(std::string_view heading) {
 std::string row_markdown(ForeignSystem system, const ForeignKey& row) {
   const ForeignNames parts = names_of(row);
   const ForeignAnswer answer = answer_of(system, row);
-  const std::string key = answer.key + (answer.value.empty() ? "" : fmt::format(": {}", answer.value));
+  std::string here = is_command(row.to) ? code(row.to)
+                                        : code(answer.key + (answer.value.empty() ? "" : fmt::format(": {}", answer.value)));
+  if (here.empty() && row.verdict == Verdict::kDiffers) here = "no key";
   std::string note = answer.note;
   if (!row.fallback.empty()) note += fmt::format("{}its default there: `{}`", note.empty() ? "" : "; ", row.fallback);
   return fmt::format("| {}{} | {} | {} | {} |\n", markdown_cell(listed(shortest(parts.names))),
                      parts.values.empty() ? "" : fmt::format(" = {}", markdown_cell(listed(parts.values))), name_of(row.verdict),
-                     markdown_cell(is_command(row.to) ? code(row.to) : code(key)), markdown_cell(note));
+                     markdown_cell(here), markdown_cell(note));
 }
 
 }  // namespace
-
-std::string_view key_to_give(std::string_view to) {
-  if (!to.starts_with('@')) return to;
-  const FactKey* const fact = find_fact_key(to);
-  return fact == nullptr ? "" : fact->key;
-}
 
 bool leads_somewhere(const ForeignAnswer& answer) { return !answer.key.empty() || is_command(answer.row->to); }
 
@@ -238,9 +189,6 @@ std::string answer_text(const ForeignAnswer& answer, const std::string& with_key
       if (in_quotes(reserved.value) == answer.value) return fmt::format("{} = {}: {}", answer.key, answer.value, reserved.remedy);
   }
   if (!answer.key.empty()) return with_key + (answer.note.empty() ? "" : fmt::format(" ({})", answer.note));
-  if (row.to.starts_with('@') && row.to.find('.') != row.to.npos)  // a fact of one system alone
-    return fmt::format("give its whole file to trident import, which computes keys from this one and others{}",
-                       answer.note.empty() ? "" : fmt::format(" ({})", answer.note));
   if (row.verdict == Verdict::kRefused) return fmt::format("leave it out, there is no such thing here: {}", answer.note);
   return fmt::format("leave it out: {}", answer.note);
 }

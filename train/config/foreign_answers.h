@@ -18,9 +18,6 @@ struct ForeignAnswer {
   bool takes_value = false;  // the word's own value is the key's, too
 };
 
-// The key to give where the tables name a fact such as "@train_samples": "run.steps"; of another name itself. "": there is none.
-std::string_view key_to_give(std::string_view to);
-
 // Whether it names a key or a command.
 bool leads_somewhere(const ForeignAnswer& answer);
 

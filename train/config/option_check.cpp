@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "core/at.h"
 #include "core/nearest_name.h"
 #include "core/parallel_axis.h"
 #include "train/config/foreign_answers.h"
@@ -64,7 +65,7 @@ std::string_view likely_choice(std::string_view text, const std::vector<std::str
   std::vector<std::string_view> words;
   for (const std::string_view choice : choices) words.push_back(choice.substr(choice.rfind('.') + 1));
   const auto word = std::ranges::find(words, likely_name(text.substr(text.rfind('.') + 1), words));
-  return word == words.end() ? "" : choices[static_cast<std::size_t>(word - words.begin())];
+  return word == words.end() ? "" : at(choices, word - words.begin());
 }
 
 class Checker {

@@ -106,8 +106,7 @@ std::vector<Option> parallel_options() {
   return {
       {.path = "train.only", .takes = kString | kTexts, .fallback = "[]",
        .doc = "Patterns of the tensors that train; all others stay as they are. Empty: see train.freeze. `model\\.layers\\.1\\..*` "
-              "is all of block 1.",
-       .aka = {"unfrozen_parameters", "trainable_parameters"}},
+              "is all of block 1.", .aka = {"unfrozen_parameters", "trainable_parameters"}},
       {.path = "train.freeze", .takes = kString | kTexts, .fallback = "[]",
        .doc = "Patterns of the tensors that stay as they are; all others train. Not beside train.only.",
        .aka = {"frozen_parameters", "freeze_parameters"}},
@@ -170,8 +169,7 @@ std::vector<Option> parallel_options() {
        .doc = "Where the inputs of blocks stay until their backward pass.",
        .choices = {"none", "host", "disk"}, .aliases = {{"cpu", "host"}, {"nvme", "disk"}}, .status = kReserved},
       {.path = "offload.path", .takes = kNull | kString, .fallback = "null",
-       .doc = "Folder on a disk of this machine, for what stays there.",
-       .status = kReserved},
+       .doc = "Folder on a disk of this machine, for what stays there.", .status = kReserved},
       {.path = "offload.depth", .takes = kInteger, .fallback = "2", .doc = "Units that are fetched ahead.", .range = kFromOne,
        .status = kReserved},
       {.path = "offload.direct", .takes = kBool, .fallback = "true", .doc = "Read and write the disk past the page cache.",
@@ -199,8 +197,7 @@ std::vector<Option> adapter_options() {
       {.path = "adapter.type", .takes = kNull | kString, .fallback = "null",
        .doc = "lora: y = W x + s B A x with A [r, in] and B [out, r], s = alpha / r; A begins uniform at random, B "
               "as zeros. dora: every output of that sum is multiplied by m / n, n the length of the row of "
-              "W + s B A; m [out] begins as the lengths of W's rows. null: all weights train.",
-       .choices = {"lora", "dora"}},
+              "W + s B A; m [out] begins as the lengths of W's rows. null: all weights train.", .choices = {"lora", "dora"}},
       {.path = "adapter.r", .takes = kInteger, .fallback = "8", .doc = "Rank: rows of A, columns of B.", .range = {1, 65536}},
       {.path = "adapter.alpha", .takes = kNumber, .fallback = "8", .doc = "What B A is multiplied by, over r.", .range = kPositive},
       {.path = "adapter.dropout", .takes = kNumber, .fallback = "0", .doc = "Dropout probability of what A multiplies.",
@@ -223,8 +220,7 @@ std::vector<Option> adapter_options() {
               "this block: leave them out, or give what it says."},
       {.path = "adapter.dtype", .takes = kString, .fallback = "\"fp32\"",
        .doc = "Format of the adapters' master weights; products take them in precision.compute, as all weights.",
-       .choices = {"fp32"},
-       .aliases = {{"float32", "fp32"}}},
+       .choices = {"fp32"}, .aliases = {{"float32", "fp32"}}},
   };
 }
 
@@ -240,8 +236,7 @@ std::vector<Option> number_options() {
        .doc = "Format of activations and working weights; auto: bf16 where the processor multiplies it faster than fp32, else fp32. fp16 scales its loss.",
        .choices = {"auto", "bf16", "fp16", "fp32"},
        .aliases = {{"bfloat16", "bf16"}, {"float16", "fp16"}, {"half", "fp16"}, {"float32", "fp32"}, {"float", "fp32"},
-                   {"torch.bfloat16", "bf16"}, {"torch.float16", "fp16"}, {"torch.float32", "fp32"}},
-       .aka = {"dtype"}},
+                   {"torch.bfloat16", "bf16"}, {"torch.float16", "fp16"}, {"torch.float32", "fp32"}}, .aka = {"dtype"}},
       {.path = "precision.master", .takes = kString, .fallback = "\"fp32\"", .doc = "Format of master weights and moments.", .choices = {"fp32"},
        .aliases = {{"float32", "fp32"}}},
       {.path = "precision.reduce", .takes = kString, .fallback = "\"fp32\"", .doc = "Format in which gradients are summed.", .choices = {"fp32"},
@@ -277,8 +272,7 @@ std::vector<Option> number_options() {
        .aliases = {{"inverse-sqrt", "inverse_sqrt"}, {"inverse-square-root", "inverse_sqrt"}, {"WSD", "wsd"}}, .aka = {"lr_decay_style"}},
       {.path = "lr_schedule.warmup_steps", .takes = kInteger | kShare, .fallback = "0",
        .doc = "Steps of linear warm-up; below 1 the share of the steps until the decay ends (lr_schedule.decay_steps), rounded up.",
-       .range = kFromZero,
-       .unit = "steps", .aka = {"lr_warmup_iters"}},
+       .range = kFromZero, .unit = "steps", .aka = {"lr_warmup_iters"}},
       {.path = "lr_schedule.min_lr", .takes = kNumber, .fallback = "0", .doc = "Lowest learning rate after the warm-up.", .range = kFromZero},
       {.path = "lr_schedule.decay_steps", .takes = kNull | kInteger, .fallback = "null",
        .doc = "Step at which min_lr is reached, warm-up included; null: run.steps, the largest that the run was started with.", .range = kFromOne, .unit = "steps", .aka = {"lr_decay_iters"}},
@@ -294,15 +288,13 @@ std::vector<Option> data_options() {
   return {
       {.path = "loss.type", .takes = kString, .fallback = "\"cross_entropy\"",
        .doc = "cross_entropy: of the next token; dpo: of pairs of a chosen and a rejected answer (trident data prepare "
-              "--preference), against what reference says of them.",
-       .choices = {"cross_entropy", "dpo"},
+              "--preference), against what reference says of them.", .choices = {"cross_entropy", "dpo"},
        .reserved_values = {{"kto", "not built yet; dpo learns from pairs"},
                            {"orpo", "not built yet; use dpo, with loss.nll_weight"},
                            {"grpo", "not built yet: answers are not drawn while training; use dpo on pairs"}}},
       {.path = "loss.normalize", .takes = kString, .fallback = "\"token\"",
        .doc = "What weighs the same in the loss of a step: token, every target that counts; sequence, every sequence (a document "
-              "within a sample) with such targets, each of its n targets 1/n of it.",
-       .choices = {"token", "sequence"}},
+              "within a sample) with such targets, each of its n targets 1/n of it.", .choices = {"token", "sequence"}},
       {.path = "loss.beta", .takes = kNumber, .fallback = "0.1",
        .doc = "Of dpo: how strongly the model is held to the reference.", .range = kPositive},
       {.path = "loss.variant", .takes = kString, .fallback = "\"sigmoid\"",
@@ -333,8 +325,7 @@ std::vector<Option> data_options() {
        .choices = {"stream", "packed"}, .aka = {"packing"}},
       {.path = "data.tokenizer", .takes = kNull | kString, .fallback = "\"auto\"",
        .doc = "Tokenizer the data was prepared with: gpt2, cl100k, bytes, a folder or a file; null: unknown; auto: gpt2 for a "
-              "vocabulary of 50257 (or up to 50304 with model_type gpt2), null for any other.",
-       .aka = {"tokenizer_type"}},
+              "vocabulary of 50257 (or up to 50304 with model_type gpt2), null for any other.", .aka = {"tokenizer_type"}},
       {.path = "data.reset_position_ids", .takes = kNull | kBool, .fallback = "false",
        .doc = "Positions begin again at 0 with each document of a sample."},
       {.path = "data.reset_attention_mask", .takes = kNull | kBool, .fallback = "false",
@@ -344,15 +335,13 @@ std::vector<Option> data_options() {
               "end of document; the loss is the mean over the targets that count."},
       {.path = "data.boundaries", .takes = kString, .fallback = "\"eod\"",
        .doc = "What ends a document within a sample, for the three keys above: eod, the token data.eod; index, the sequences of the "
-              ".idx.",
-       .choices = {"eod", "index"}},
+              ".idx.", .choices = {"eod", "index"}},
       {.path = "data.eod", .takes = kNull | kInteger, .fallback = "null",
        .doc = "Id of the token that ends a document; null: data.tokenizer's.", .range = {0, 2147483647},
        .aka = {"eod_id", "eos_token_id"}},
       {.path = "data.mean_document", .takes = kNull | kNumber, .fallback = "null",
        .doc = "Mean length of the documents, by which predictions price attention under data.reset_attention_mask; null: measured "
-              "from the .idx where that is there. No number of the training depends on it.",
-       .range = kFromOne, .unit = "tokens"},
+              "from the .idx where that is there. No number of the training depends on it.", .range = kFromOne, .unit = "tokens"},
   };
 }
 
@@ -399,8 +388,7 @@ std::vector<Option> eval_and_checkpoint_options() {
                    "loss.nll_weight", "loss.length_normalized",
                    "batch", "batch.global", "batch.sequence", "data", "data.train", "data.train.weights", "data.split",
                    "data.shuffle", "data.samples", "data.reset_position_ids", "data.reset_attention_mask", "data.eod_mask_loss",
-                   "data.boundaries", "data.eod", "data.tokenizer"},
-       .form = TextForm::kConsent},
+                   "data.boundaries", "data.eod", "data.tokenizer"}, .form = TextForm::kConsent},
       {.path = "elastic", .takes = kLayouts, .fallback = "[]",
        .doc = "Layouts that trident supervise --nodes-from falls back on when hosts are gone: texts, or objects with the keys of parallel that they change. Nothing else uses them."},
   };

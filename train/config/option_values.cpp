@@ -7,6 +7,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/at.h"
 #include "model/config/model_config.h"
 #include "train/config/foreign_answers.h"
 #include "train/config/layout_text.h"
@@ -76,7 +77,7 @@ OptionValues::OptionValues() {
 const OptionValue& OptionValues::at(std::string_view path) const {
   const Option* option = find_option(path);
   TRIDENT_CHECK(option != nullptr, "no option {}", path);
-  return values_[static_cast<std::size_t>(option - option_table().data())];
+  return trident::at(values_, option - option_table().data());
 }
 
 void OptionValues::take_option(const Option& option, const JsonValue& value, std::string_view where, const std::string& origin) {
@@ -162,10 +163,12 @@ void OptionValues::take_setting(std::string_view setting) {
     // A text that happens to look like a number (run.dir=2024) is a text where the option takes nothing else.
     const bool only_text = option->takes == Takes::kString || option->takes == (Takes::kNull | Takes::kString);
     const bool null_meant = value.is_null() && takes(option->takes, Takes::kNull);
+    if (!value.is_null()) replace_same_of_files(path);
     const bool reserved = option->status == OptionStatus::kReserved;  // its neutral values stay what they are
     if (only_text && !reserved && !value.is_string() && !null_meant) value = JsonValue(text);
     return take_option(*option, value, kWhere, std::string(kSettingOrigin));
   }
+  if (path == kModelType && !value.is_null()) replace_same_of_files(path);
   if (path.substr(0, kModelBlock.size() + 1) == "model.") return take_model_key(path.substr(kModelBlock.size() + 1), value);
   refuse_unknown(kWhere, path, value);
 }
@@ -177,12 +180,25 @@ std::string OptionValues::origin_of_key(std::string_view path) const {
 }
 
 void OptionValues::forget(std::string_view path) {
-  if (path == kModelType) {
-    model_keys_ = model_origins_ = {};
+  if (path == kModelType) {  // with the keys that describe that model; what --set says stays
+    JsonValue keys, origins;
+    if (model_keys_.is_object())
+      for (const JsonMember& member : model_keys_.members())
+        if (const JsonValue& origin = *model_origins_.find(member.key); origin == JsonValue(kSettingOrigin))
+          keys.set(member.key, member.value), origins.set(member.key, origin);
+    model_keys_ = std::move(keys), model_origins_ = std::move(origins);
   } else if (const Option* const option = find_option(path)) {
     const auto index = static_cast<std::size_t>(option - option_table().data());
     values_[index] = {JsonValue{}, OptionValue().origin};
     refusals_[index].clear();
+  }
+}
+
+void OptionValues::replace_same_of_files(std::string_view path) {
+  for (const auto& group : kStandForOne) {
+    if (std::ranges::find(group, path) == group.end()) continue;
+    for (const std::string_view other : group)
+      if (other != path && !other.empty() && !origin_of_key(other).empty() && origin_of_key(other) != kSettingOrigin) forget(other);
   }
 }
 
@@ -225,8 +241,8 @@ void OptionValues::require_complete() const {
   const bool spelled_out = model_keys_.find("model_type") != nullptr;
   if (static_cast<int>(preset) + static_cast<int>(file) + static_cast<int>(spelled_out) > 1)
     throw ConfigError(
-        "model: preset, hf_config and model_type exclude each other; keep one of them and set the others to null "
-        "(--set model.preset=null)");
+        "model: preset, hf_config and model_type exclude each other; keep one of them "
+        "(--set model.preset=NAME takes the place of a file's)");
   if (model_keys_.is_object()) {
     // A config.json that stands here whole may have words of others that change nothing; who types one alone means something by it.
     const auto is_of_config_json = [&](const JsonMember& member) {

@@ -58,6 +58,8 @@ class OptionValues {
   // Where the key comes from; empty: nobody gave it.
   std::string origin_of_key(std::string_view path) const;
   void forget(std::string_view path);
+  // Forgets what files say by other keys that stand for the same: run.steps where --set says run.epochs.
+  void replace_same_of_files(std::string_view path);
   void take_option(const Option& option, const JsonValue& value, std::string_view where, const std::string& origin);
   void take_model_key(std::string_view dotted_key, const JsonValue& value);
   void take_layout(const std::string& text, std::string_view where, const std::string& origin);

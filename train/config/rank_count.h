@@ -14,8 +14,6 @@ inline std::int64_t ranks_of_a_replica(const ParallelConfig& parallel) {
 }
 
 // Ranks of the job; replicas that are "auto" count as one.
-inline std::int64_t ranks_of(const ParallelConfig& parallel) {
-  return ranks_of_a_replica(parallel) * parallel.data.ranks.value_or(1);
-}
+inline std::int64_t ranks_of(const ParallelConfig& parallel) { return ranks_of_a_replica(parallel) * parallel.data.value_or(1); }
 
 }  // namespace trident

@@ -41,8 +41,12 @@ void read(const JsonValue& v, LossNormalize& out) { out = parse_loss_normalize(v
 void read(const JsonValue& v, OnError& out) { out = parse_on_error(v.as_string()).value(); }
 void read(const JsonValue& v, AxisOrder& out) { out = parse_axis_order(v.as_string()).value(); }
 void read(const JsonValue& v, ResumeFrom& out) { out = v.is_null() ? ResumeFrom{} : parse_resume_from(v.as_string()); }
-void read(const JsonValue& v, DataDegree& out) { out.ranks = v.is_integer() ? std::optional(v.as_integer()) : std::nullopt; }
-void read(const JsonValue& v, ThreadCount& out) { out.threads = v.is_integer() ? std::optional(v.as_integer()) : std::nullopt; }
+void read(const JsonValue& v, OrAuto<std::int64_t>& out) {
+  if (v.is_integer())
+    out = v.as_integer();
+  else
+    out.reset();
+}
 void read(const JsonValue& v, GradSync& out) {
   if (v.is_null()) out = {GradSync::Kind::kPreset, 0};
   else if (v.is_object()) out = {GradSync::Kind::kEvery, v.find("every")->as_integer()};
@@ -73,8 +77,13 @@ void read(const JsonValue& v, SaveInterval& out) {
 void read(const JsonValue& v, WarmupLength& out) {
   out = v.is_integer() ? WarmupLength{v.as_integer(), std::nullopt} : WarmupLength{0, v.as_number()};
 }
-void read(const JsonValue& v, StagingSize& out) { out.megabytes = v.is_number() ? std::optional(v.as_number()) : std::nullopt; }
-void read(const JsonValue& v, std::vector<DataSource>& out) {
+void read(const JsonValue& v, OrAuto<double>& out) {
+  if (v.is_number())
+    out = v.as_number();
+  else
+    out.reset();
+}
+void read(const JsonValue& v, std::vector<WeightedPath>& out) {
   out.clear();
   if (v.is_null()) return;
   for (const JsonValue& item : v.items()) out.push_back({item.find("path")->as_string(), item.find("weight")->as_number()});
@@ -102,8 +111,10 @@ template <class Enum> requires requires(Enum x) { { to_string(x) } -> std::same_
 JsonValue write(Enum x) { return std::string(to_string(x)); }
 JsonValue write(const AxisOrder& x) { return to_string(x); }
 JsonValue write(const ResumeFrom& x) { return to_string(x); }
-JsonValue write(const DataDegree& x) { return x.ranks ? JsonValue(*x.ranks) : JsonValue("auto"); }
-JsonValue write(const ThreadCount& x) { return x.threads ? JsonValue(*x.threads) : JsonValue("auto"); }
+template <class T>
+JsonValue write(const OrAuto<T>& x) {
+  return x ? JsonValue(*x) : JsonValue("auto");
+}
 JsonValue write(const GradSync& x) {
   switch (x.kind) {
     case GradSync::Kind::kPreset: return {};
@@ -128,11 +139,10 @@ JsonValue write(const std::vector<JsonValue>& x) { return x; }
 JsonValue write(const StepInterval& x) { return x.epochs ? JsonValue("epoch") : JsonValue(x.steps); }
 JsonValue write(const SaveInterval& x) { return x.at_end && !x.on_the_way().ever() ? JsonValue("end") : write(x.on_the_way()); }
 JsonValue write(const WarmupLength& x) { return x.share ? JsonValue(*x.share) : JsonValue(x.steps); }
-JsonValue write(const StagingSize& x) { return x.megabytes ? JsonValue(*x.megabytes) : JsonValue("auto"); }
-JsonValue write(const std::vector<DataSource>& x) {
+JsonValue write(const std::vector<WeightedPath>& x) {
   if (x.empty()) return {};
   JsonValue::Array items;
-  for (const DataSource& source : x) items.emplace_back(JsonValue::Object{{"path", source.path}, {"weight", source.weight}});
+  for (const WeightedPath& source : x) items.emplace_back(JsonValue::Object{{"path", source.path}, {"weight", source.weight}});
   return items;
 }
 JsonValue write(const NcclMaxCtas& x) {

@@ -17,6 +17,7 @@
 #include "core/json_reader.h"
 #include "core/parallel_axis.h"
 #include "core/recompute_policy.h"
+#include "core/weighted_path.h"
 #include "core/zero_policy.h"
 #include "optim/lr_schedule.h"
 #include "optim/update_rule.h"
@@ -26,9 +27,10 @@
 
 namespace trident {
 
-// Threads, or "auto".
-struct ThreadCount {
-  std::optional<std::int64_t> threads;
+// A number, or "auto", which is nothing.
+template <class T>
+struct OrAuto : std::optional<T> {
+  using std::optional<T>::optional;
 };
 
 struct RunConfig {
@@ -39,7 +41,7 @@ struct RunConfig {
   std::int64_t steps = 0;        // 0: by epochs, until the data are known (with_steps_of_epochs())
   std::optional<double> epochs;  // in the place of steps
   double max_minutes = 0;
-  ThreadCount threads_per_rank;
+  OrAuto<std::int64_t> threads_per_rank;
   bool pin = true;
   std::optional<std::string> hardware_profile;  // of what predictions are priced with; nothing: the program's own
 };
@@ -65,13 +67,8 @@ struct GradSync {
   bool operator==(const GradSync&) const = default;
 };
 
-// A degree, or "auto".
-struct DataDegree {
-  std::optional<std::int64_t> ranks;
-};
-
 struct ParallelConfig {
-  DataDegree data;
+  OrAuto<std::int64_t> data;  // data-parallel ranks
   std::int64_t pipeline = 1, tensor = 1, context = 1, virtual_stages = 1;
   ScheduleKind schedule = ScheduleKind::k1f1b;
   bool sequence_parallel = false;
@@ -142,14 +139,9 @@ struct LrScheduleConfig {
   LrDecay wsd_decay_type = LrDecay::kExponential;
 };
 
-struct DataSource {
-  std::string path;
-  double weight = 1;
-};
-
 struct DataConfig {
-  std::vector<DataSource> train;
-  std::vector<DataSource> valid;  // empty: none given
+  std::vector<WeightedPath> train;
+  std::vector<WeightedPath> valid;  // empty: none given
   std::optional<std::string> split;
   bool shuffle = true;
   SampleKind samples = SampleKind::kStream;
@@ -214,11 +206,6 @@ struct EvalConfig {
   bool has_samples() const { return !samples.empty() || !sample_ids.empty(); }
 };
 
-// Bytes, or "auto".
-struct StagingSize {
-  std::optional<double> megabytes;
-};
-
 // On the way and where the run ends, there alone ("end"), or never (0).
 struct SaveInterval {
   std::int64_t steps = 0;
@@ -235,7 +222,7 @@ struct CheckpointConfig {
   std::optional<std::int64_t> keep_last, keep_every;  // nothing or 0: all; none
   bool keep_best = false;
   CheckpointContent content = CheckpointContent::kAll;
-  StagingSize staging;
+  OrAuto<double> staging;  // MB
   OnError on_error = OnError::kContinue;
   ResumeFrom resume;
   std::vector<std::string> allow;  // keys that may differ from the checkpoint's

@@ -139,6 +139,16 @@ const ForeignKey* ForeignTables::find(ForeignSystem system, std::string_view nam
   return rows.empty() ? nullptr : rows.front();
 }
 
+const ForeignKey* ForeignTables::find_key(ForeignSystem system, std::string_view name) const {
+  const ForeignKey* const any = find(system, name, "");
+  if (any != nullptr && any->verdict == Verdict::kMapped) return any;
+  for (std::optional<ForeignSystem> one = system; one; one = base_of(*one))
+    if (const auto rows = of(*one).exact.find(plain_foreign_name(name)); rows != of(*one).exact.end())
+      for (const Row& row : rows->second)
+        if (row.key->verdict == Verdict::kMapped) return row.key;
+  return any;
+}
+
 std::string ForeignTables::values_of(ForeignSystem system, std::string_view name) const {
   std::string values;
   for (std::optional<ForeignSystem> one = system; one; one = base_of(*one))

@@ -62,14 +62,19 @@ enum class Convert : std::uint8_t {
 struct ForeignKey {
   std::string_view names;  // "a, b" or "a, b = V, W"
   Verdict verdict;
-  // kMapped, kDiffers, kNotBuilt: a path of the option table; "model." and a key of config.json; or a fact "@name", which
-  // train/import/derive*.cpp computes keys from. kAlways, kRefused, kDiffers: a command to use instead ("trident ..."), or nothing.
+  // kMapped, kDiffers, kNotBuilt: a path of the option table; "model." and a key of config.json; or such a key and a fact behind
+  // it, "run.steps@train_samples", from which train/import/derive*.cpp computes the key, among others. kAlways: "@name" of a fact
+  // that has no key. kAlways, kRefused, kDiffers: a command to use instead ("trident ..."), or nothing.
   std::string_view to = {};
   std::string_view value = {};  // JSON text to give `to`; empty: the user's value, converted
   std::string_view note = {};   // one sentence without its full stop: why, or what differs
   std::string_view fallback = {};  // JSON text of the system's own default, in its words; empty: it has none, or none counts here
   Convert convert = Convert::kSame;
 };
+
+// "run.steps" and "@train_samples" of "run.steps@train_samples"; of a key alone both are the key.
+inline std::string_view key_of(std::string_view to) { return to.substr(0, to.find('@')); }
+inline std::string_view fact_of(std::string_view to) { return to.find('@') == to.npos ? to : to.substr(to.find('@')); }
 
 // A part of a system's table, with a heading in docs/coming_from.md.
 struct ForeignSection {
@@ -112,6 +117,8 @@ class ForeignTables {
   std::vector<const ForeignKey*> find_all(ForeignSystem system, std::string_view name, std::string_view value) const;
   // The first of them; nullptr: none.
   const ForeignKey* find(ForeignSystem system, std::string_view name, std::string_view value) const;
+  // The row that says which key of ours this one is of, whatever its value: of any value, or else the first; nullptr: none says it.
+  const ForeignKey* find_key(ForeignSystem system, std::string_view name) const;
   // "a, b": the values that the rows of a key name.
   std::string values_of(ForeignSystem system, std::string_view name) const;
   // The known name of the system that is nearest to a misspelt one; empty: none is near.
@@ -139,9 +146,6 @@ class ForeignTables {
 const ForeignTables& foreign_tables();
 inline const ForeignKey* find_foreign_key(ForeignSystem system, std::string_view name, std::string_view value) {
   return foreign_tables().find(system, name, value);
-}
-inline std::string_view nearest_foreign_name(ForeignSystem system, std::string_view name) {
-  return foreign_tables().nearest(system, name);
 }
 
 }  // namespace trident

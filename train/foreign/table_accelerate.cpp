@@ -21,23 +21,23 @@ constexpr std::string_view kMeansWhole =
                            kMeansMegatron = "zero1 with use_distributed_optimizer, ddp without";
 
 constexpr ForeignKey kAccelerateRun[] = {
-    {"distributed_type = NO, false", kMapped, "@distributed_type", "\"NO\"", "one process, whatever num_processes says"},
-    {"distributed_type = MULTI_GPU, MULTI_CPU", kMapped, "@distributed_type", "\"MULTI_GPU\"", kMeansWhole},
-    {"distributed_type = FSDP", kMapped, "@distributed_type", "\"FSDP\"", kMeansFsdp},
-    {"distributed_type = DEEPSPEED", kMapped, "@distributed_type", "\"DEEPSPEED\"", kMeansDeepSpeed},
-    {"distributed_type = MEGATRON_LM", kMapped, "@distributed_type", "\"MEGATRON_LM\"", kMeansMegatron},
+    {"distributed_type = NO, false", kMapped, "parallel.zero@distributed_type", "\"NO\"",
+     "one process, whatever num_processes says"},
+    {"distributed_type = MULTI_GPU, MULTI_CPU", kMapped, "parallel.zero@distributed_type", "\"MULTI_GPU\"", kMeansWhole},
+    {"distributed_type = FSDP", kMapped, "parallel.zero@distributed_type", "\"FSDP\"", kMeansFsdp},
+    {"distributed_type = DEEPSPEED", kMapped, "parallel.zero@distributed_type", "\"DEEPSPEED\"", kMeansDeepSpeed},
+    {"distributed_type = MEGATRON_LM", kMapped, "parallel.zero@distributed_type", "\"MEGATRON_LM\"", kMeansMegatron},
     {"distributed_type", kRefused, {}, {}, "ranks compute on CPUs and CUDA GPUs"},
-    {"multi_gpu", kMapped, "@distributed_type", "\"MULTI_GPU\"", kMeansWhole},
-    {"use_fsdp", kMapped, "@distributed_type", "\"FSDP\"", kMeansFsdp},
-    {"use_deepspeed", kMapped, "@distributed_type", "\"DEEPSPEED\"", kMeansDeepSpeed},
-    {"use_megatron_lm", kMapped, "@distributed_type", "\"MEGATRON_LM\"", kMeansMegatron},
+    {"multi_gpu", kMapped, "parallel.zero@distributed_type", "\"MULTI_GPU\"", kMeansWhole},
+    {"use_fsdp", kMapped, "parallel.zero@distributed_type", "\"FSDP\"", kMeansFsdp},
+    {"use_deepspeed", kMapped, "parallel.zero@distributed_type", "\"DEEPSPEED\"", kMeansDeepSpeed},
+    {"use_megatron_lm", kMapped, "parallel.zero@distributed_type", "\"MEGATRON_LM\"", kMeansMegatron},
     {"use_parallelism_config", kAlways, {}, {}, "degrees count where they are given"},
     {"num_processes = -1", kLauncher, {}, {}, "the launcher or import --ranks says how many there are"},
-    {"num_processes", kMapped, "@ranks"},
-    {"num_machines", kMapped, "@nodes", {}, "num_processes counts the ranks of all of them"},
-    {"mixed_precision = bf16", kMapped, "precision.compute", "\"bf16\""},
-    {"mixed_precision = fp16", kMapped, "precision.compute", "\"fp16\""},
-    {"mixed_precision = no, false", kMapped, "@mixed_precision", "\"no\"",
+    {"num_processes", kMapped, "parallel.data@ranks"},
+    {"num_machines", kMapped, "parallel.data@nodes", {}, "num_processes counts the ranks of all of them"},
+    {"mixed_precision = bf16, fp16", kMapped, "precision.compute"},
+    {"mixed_precision = no, false", kMapped, "precision.compute@mixed_precision", "\"no\"",
      "fp32, unless the program's own arguments name a format"},
     {"mixed_precision = fp8", kNotBuilt, "precision.fp8", "true"},
     {"mixed_precision", kRefused, {}, {}, "formats are no, fp16, bf16 and fp8"},
@@ -66,15 +66,11 @@ constexpr ForeignKey kAccelerateRun[] = {
 };
 
 constexpr ForeignKey kAccelerateDeepSpeed[] = {
-    {TRIDENT_DEEPSPEED("zero_stage") " = 0", kMapped, "parallel.zero", "\"ddp\""},
-    {TRIDENT_DEEPSPEED("zero_stage") " = 1", kMapped, "parallel.zero", "\"zero1\""},
-    {TRIDENT_DEEPSPEED("zero_stage") " = 2", kMapped, "parallel.zero", "\"zero2\"",
-     kReducesOften},
-    {TRIDENT_DEEPSPEED("zero_stage") " = 3", kMapped, "parallel.zero", "\"zero3\"",
-     kReducesOften},
+    {TRIDENT_DEEPSPEED("zero_stage") " = 0, 1", kMapped, "parallel.zero", {}, kStages},
+    {TRIDENT_DEEPSPEED("zero_stage") " = 2, 3", kMapped, "parallel.zero", {}, kReducesOften},
     {TRIDENT_DEEPSPEED("zero_stage"), kRefused, {}, {}, "stages are 0 to 3"},
     {TRIDENT_DEEPSPEED("gradient_accumulation_steps") " = auto", kAlways, {}, {}, "the program's arguments say it"},
-    {TRIDENT_DEEPSPEED("gradient_accumulation_steps"), kMapped, "@accumulation"},
+    {TRIDENT_DEEPSPEED("gradient_accumulation_steps"), kMapped, "batch.global@accumulation"},
     {TRIDENT_DEEPSPEED("gradient_clipping") " = auto, none", kAlways, {}, {}, "the program's arguments say it"},
     {TRIDENT_DEEPSPEED("gradient_clipping"), kMapped, "optimizer.grad_clip"},
     {TRIDENT_DEEPSPEED("offload_optimizer_device") " = cpu", kNotBuilt, "offload.optimizer", "\"host\""},
@@ -90,6 +86,7 @@ constexpr ForeignKey kAccelerateDeepSpeed[] = {
      "it writes one folder of whole weights from any checkpoint"},
     {TRIDENT_DEEPSPEED("deepspeed_moe_layer_cls_names") ", deepspeed_config.transformer_moe_cls_names", kRefused, {}, {},
      "dense models only"},
+    {"deepspeed_config.seq_parallel_communication_data_type", kAlways, {}, {}, "it goes with parallel.context"},
     {"deepspeed_config.is_train_batch_min", kAlways, {}, {}, "batch.micro says it"},
     {"deepspeed_config.enable_msamp", kNotBuilt, "precision.fp8", "true"},
     {"deepspeed_config.msamp_opt_level", kAlways, {}, {}, "a matter of MS-AMP"},
@@ -110,18 +107,22 @@ constexpr ForeignKey kAccelerateFsdp[] = {
      "whole copies across nodes"},
     {TRIDENT_RESHARD_FSDP, kRefused, {}, {},
      "strategies are FULL_SHARD, SHARD_GRAD_OP, NO_SHARD, HYBRID_SHARD and HYBRID_SHARD_ZERO2"},
-    {TRIDENT_FSDP("offload_params") ", fsdp_config.cpu_offload", kNotBuilt, "@fsdp_offload", "\"host\"", kFsdpOffload},
-    {TRIDENT_FSDP("activation_checkpointing"), kMapped, "recompute.policy", "\"full\""},
+    {"fsdp_config.xla", kRefused, {}, {}, "ranks compute on CPUs and CUDA GPUs"},
+    {TRIDENT_FSDP("offload_params") ", fsdp_config.cpu_offload", kNotBuilt, "offload.parameters@fsdp_offload", "\"host\"",
+     kFsdpOffload},
+    {TRIDENT_FSDP("activation_checkpointing") ", fsdp_config.xla_fsdp_grad_ckpt", kMapped, "recompute.policy", "\"full\""},
     {TRIDENT_FSDP("activation_checkpointing_offload"), kNotBuilt, "offload.activations", "\"host\""},
     {TRIDENT_FSDP("auto_wrap_policy") " = NO_WRAP", kDiffers, {}, {},
      "one unit is the whole model there and nothing overlaps; here each block is a unit"},
     {TRIDENT_FSDP("auto_wrap_policy") ", " TRIDENT_FSDP("transformer_layer_cls_to_wrap") ", " TRIDENT_FSDP("min_num_params")
      ", fsdp_config.transformer_cls_names_to_wrap", kAlways, {}, {}, "each block of the model is a unit"},
-    {TRIDENT_FSDP("backward_prefetch") ", " TRIDENT_FSDP("forward_prefetch") ", fsdp_config.limit_all_gathers", kAlways, {}, {},
-     "the next unit is gathered while one computes, unless parallel.overlap is false; memory is planned beforehand"},
-    {TRIDENT_FSDP("state_dict_type") ", fsdp_config.state_dict_config, fsdp_config.optim_state_dict_config", kAlways,
-     "trident convert", {}, "each rank saves its part and any layout reads it; convert writes whole weights"},
-    {TRIDENT_FSDP("use_orig_params"), kAlways, {}, {}, "frozen and trainable parameters mix freely"},
+    {TRIDENT_FSDP("backward_prefetch") ", " TRIDENT_FSDP("forward_prefetch") ", " TRIDENT_FSDP("limit_all_gathers"), kAlways, {},
+     {}, "the next unit is gathered while one computes, unless parallel.overlap is false; memory is planned beforehand"},
+    {TRIDENT_FSDP("state_dict_type") ", " TRIDENT_FSDP("final_state_dict_type") ", fsdp_config.state_dict_config, "
+     "fsdp_config.optim_state_dict_config", kAlways, "trident convert", {},
+     "each rank saves its part and any layout reads it; convert writes whole weights"},
+    {TRIDENT_FSDP("use_orig_params") ", fsdp_config.xla_fsdp_v2, fsdp_config.xla_fsdp_settings, fsdp_config.cpu_offload_pin_memory",
+     kAlways, {}, {}, "frozen and trainable parameters mix freely, and memory is planned beforehand"},
     {TRIDENT_FSDP("cpu_ram_efficient_loading") ", " TRIDENT_FSDP("sync_module_states") ", fsdp_config.param_init_fn", kAlways, {},
      {}, "each rank reads or draws its part of the weights alone, and all layouts begin with the same"},
     {TRIDENT_FSDP("ignored_modules"), kRefused, {}, {}, "every module is sharded"},
@@ -130,8 +131,8 @@ constexpr ForeignKey kAccelerateFsdp[] = {
 };
 
 constexpr ForeignKey kAccelerateParallelism[] = {
-    {TRIDENT_PARALLELISM("dp_replicate_size"), kMapped, "@replicate"},
-    {TRIDENT_PARALLELISM("dp_shard_size"), kMapped, "@shard"},
+    {TRIDENT_PARALLELISM("dp_replicate_size"), kMapped, "parallel.shard_group@replicate"},
+    {TRIDENT_PARALLELISM("dp_shard_size"), kMapped, "parallel.data@shard"},
     {TRIDENT_PARALLELISM("tp_size") ", torch_tp_plugin.tp_size", kMapped, "parallel.tensor"},
     {TRIDENT_PARALLELISM("cp_size") ", " TRIDENT_PARALLELISM("sp_size") " = 1", kAlways, {}, {}, "sequences are whole on a rank"},
     {TRIDENT_PARALLELISM("cp_size") ", " TRIDENT_PARALLELISM("sp_size"), kNotBuilt, "parallel.context"},
@@ -148,7 +149,7 @@ constexpr ForeignKey kAccelerateParallelism[] = {
 constexpr ForeignKey kAccelerateMegatron[] = {
     {TRIDENT_MEGATRON("tp_degree"), kMapped, "parallel.tensor"},
     {TRIDENT_MEGATRON("pp_degree"), kMapped, "parallel.pipeline"},
-    {TRIDENT_MEGATRON("num_micro_batches"), kMapped, "@accumulation"},
+    {TRIDENT_MEGATRON("num_micro_batches"), kMapped, "batch.global@accumulation"},
     {TRIDENT_MEGATRON("sequence_parallelism"), kMapped, "parallel.sequence_parallel"},
     {TRIDENT_MEGATRON("recompute_activations"), kMapped, "recompute.policy", "\"selective\""},
     {TRIDENT_MEGATRON("recompute_granularity"), kMapped, "recompute.policy"},
@@ -169,63 +170,24 @@ constexpr ForeignKey kAccelerateMegatron[] = {
     {TRIDENT_MEGATRON("no_load_optim"), kRefused, {}, {}, "model.init_from begins with weights alone"},
     {TRIDENT_MEGATRON("use_custom_fsdp"), kRefused, {}, {}, "parallel.zero says what is sharded"},
     {TRIDENT_MEGATRON("use_precision_aware_optimizer"), kRefused, {}, {}, "optimizer states are fp32"},
-    {TRIDENT_MEGATRON("lr_mult") " = 1", kAlways, {}, {}, "one learning rate for all parameters"},
     {TRIDENT_MEGATRON("calculate_per_token_loss") " = false", kDiffers, {}, {},
      "the mean is over the targets of the global batch, not over micro-batches"},
     {TRIDENT_MEGATRON("overlap_cpu_optimizer_d2h_h2d") ", " TRIDENT_MEGATRON("attention_backend") ", "
      TRIDENT_MEGATRON("attention_softmax_in_fp32") ", " TRIDENT_MEGATRON("use_rotary_position_embeddings") ", "
      TRIDENT_MEGATRON("calculate_per_token_loss"), kAlways, {}, {}, "the default here, or the model's own configuration says it"},
-    {TRIDENT_MEGATRON("train_iters"), kMapped, "run.steps"},
-    {TRIDENT_MEGATRON("train_samples"), kMapped, "@train_samples"},
-    {TRIDENT_MEGATRON("seq_length"), kMapped, "batch.sequence"},
-    {TRIDENT_MEGATRON("lr_decay_style"), kMapped, "lr_schedule.type"},
-    {TRIDENT_MEGATRON("lr_decay_iters"), kMapped, "lr_schedule.decay_steps"},
-    {TRIDENT_MEGATRON("lr_decay_samples"), kMapped, "@decay_samples"},
-    {TRIDENT_MEGATRON("lr_warmup_iters"), kMapped, "lr_schedule.warmup_steps"},
-    {TRIDENT_MEGATRON("lr_warmup_samples"), kMapped, "@warmup_samples"},
-    {TRIDENT_MEGATRON("lr_warmup_fraction"), kMapped, "@warmup_ratio"},
-    {TRIDENT_MEGATRON("min_lr"), kMapped, "lr_schedule.min_lr"},
-    {TRIDENT_MEGATRON("eval_iters"), kMapped, "eval.steps"},
-    {TRIDENT_MEGATRON("eval_interval"), kMapped, "eval.every"},
-    {TRIDENT_MEGATRON("tensorboard_dir") ", " TRIDENT_MEGATRON("set_all_logging_options") ", "
-     TRIDENT_MEGATRON("megatron_dataset_flag") ", " TRIDENT_MEGATRON("consumed_samples") ", "
-     TRIDENT_MEGATRON("is_train_batch_min"), kAlways, {}, {},
-     "log.tensorboard writes into run.dir, data are Megatron-LM's files, and a checkpoint knows what it has seen"},
-    {TRIDENT_MEGATRON("decoder_last_pipeline_num_layers") ", " TRIDENT_MEGATRON("num_layers_per_virtual_pipeline_stage") ", "
-     TRIDENT_MEGATRON("pipeline_model_parallel_split_rank"), kRefused, {}, {},
-     "parallel.layers and parallel.virtual_stages say it"},
-    {TRIDENT_MEGATRON("attention_dropout") ", " TRIDENT_MEGATRON("weight_decay_incr_style") ", "
-     TRIDENT_MEGATRON("start_weight_decay") ", " TRIDENT_MEGATRON("end_weight_decay") ", " TRIDENT_MEGATRON("no_wd_decay_cond") ", "
-     TRIDENT_MEGATRON("scale_lr_cond") ", " TRIDENT_MEGATRON("lr_mult") ", " TRIDENT_MEGATRON("encoder_seq_length") ", "
-     TRIDENT_MEGATRON("decoder_seq_length") ", " TRIDENT_MEGATRON("return_logits") ", " TRIDENT_MEGATRON("custom_*") ", "
-     TRIDENT_MEGATRON("other_megatron_args"), kRefused, {}, {},
-     "a decoder, one learning rate and one decay: other flags of Megatron-LM are imported as a command"},
+    {TRIDENT_MEGATRON("decoder_last_pipeline_num_layers"), kRefused, {}, {}, "parallel.layers lists the layers of all stages"},
+    {TRIDENT_MEGATRON("attention_dropout"), kRefused, {}, {}, "attention probabilities have no dropout"},
+    {TRIDENT_MEGATRON("*"), kRefused, {}, {},
+     "an argument of MegatronLMPlugin in Python, which no file has: import Megatron-LM's flags"},
 };
 
-// Names of Python classes before a dot: no file has these.
+// Names of Python classes before a dot.
 constexpr ForeignKey kAcceleratePython[] = {
-    {"GradientAccumulationPlugin.num_steps", kMapped, "@accumulation"},
-    {"GradientAccumulationPlugin.sync_each_batch", kMapped, "parallel.grad_sync", "{\"every\": 1}"},
-    {"DistributedDataParallelKwargs.bucket_cap_mb", kMapped, "parallel.bucket_mb"},
-    {"DistributedDataParallelKwargs.comm_hook, DistributedDataParallelKwargs.comm_wrapper", kRefused, {}, {},
-     "gradients are reduced in fp32"},
-    {"InitProcessGroupKwargs.timeout", kMapped, "cuda.nccl_timeout"},
-    {"InitProcessGroupKwargs.*", kLauncher, {}, {}, "mpirun or srun starts the ranks"},
-    {"GradScalerKwargs.*", kDiffers, {}, {},
-     "with fp16 the loss scale begins at 2^32, doubles after 1000 clean steps and is halved at overflows"},
-    {"AORecipeKwargs.*, TERecipeKwargs.*, MSAMPRecipeKwargs.*, FP8RecipeKwargs.*", kNotBuilt, "precision.fp8", "true"},
-    {"ProfileKwargs.*", kDiffers, {}, {}, "log.trace_steps traces a range of steps"},
-    {"DataLoaderConfiguration.split_batches", kRefused, {}, {}, "batch.micro is of a rank, batch.global of all"},
-    {"DataLoaderConfiguration.data_seed", kMapped, "run.seed"},
-    {"ProjectConfiguration.project_dir", kMapped, "run.dir"},
-    {"ProjectConfiguration.total_limit", kMapped, "checkpoint.keep_last"},
-    {"BnbQuantizationConfig.bnb_4bit_quant_type", kNotBuilt, "model.quantize.type"},
-    {"BnbQuantizationConfig.bnb_4bit_use_double_quant", kNotBuilt, "model.quantize.double"},
-    {"BnbQuantizationConfig.skip_modules, BnbQuantizationConfig.keep_in_fp32_modules", kNotBuilt, "model.quantize.skip"},
-    {"BnbQuantizationConfig.load_in_8bit", kRefused, {}, {}, "4 bits only: model.quantize.type"},
-    {"GradientAccumulationPlugin.*, DistributedDataParallelKwargs.*, AutocastKwargs.*, DataLoaderConfiguration.*, "
-     "ProjectConfiguration.*, TorchDynamoPlugin.*, BnbQuantizationConfig.*, TensorInformation.*", kAlways, {}, {},
-     "the order of a step, its samples and its memory are decided beforehand"},
+    {"GradientAccumulationPlugin.*, DistributedDataParallelKwargs.*, AutocastKwargs.*, GradScalerKwargs.*, ProfileKwargs.*, "
+     "InitProcessGroupKwargs.*, DataLoaderConfiguration.*, ProjectConfiguration.*, TorchDynamoPlugin.*, BnbQuantizationConfig.*, "
+     "AORecipeKwargs.*, TERecipeKwargs.*, MSAMPRecipeKwargs.*, FP8RecipeKwargs.*, TensorInformation.*", kRefused, {}, {},
+     "an argument in Python, which no file has: batch.global, parallel.grad_sync, parallel.bucket_mb, cuda.nccl_timeout, "
+     "log.trace_steps, run.dir, checkpoint.keep_last and precision.fp8 say here what such arguments say there"},
 };
 
 #undef TRIDENT_DEEPSPEED

@@ -8,21 +8,21 @@ using enum Verdict;
 
 constexpr ForeignKey kAxolotlTraining[] = {
     {"program", kAlways, {}, {}, "the YAML says what trains"},
-    {"rl = null, none, false", kMapped, "@stage", "\"sft\"", {}, "null"},
-    {"rl = dpo, ipo", kMapped, "@stage"},
+    {"rl = null, none, false", kMapped, "loss.type@stage", "\"sft\"", {}, "null"},
+    {"rl = dpo, ipo", kMapped, "loss.type@stage"},
     {"rl", kRefused, {}, {}, "DPO and IPO are what learns from preferences"},
-    {"pretraining_dataset", kMapped, "@stage", "\"pt\"", "trident data prepare writes it; data.train is the prefix"},
+    {"pretraining_dataset", kMapped, "loss.type@stage", "\"pt\"", "trident data prepare writes it; data.train is the prefix"},
     {"micro_batch_size", kMapped, "batch.micro", {}, {}, "1"},
     {"batch_size", kMapped, "batch.global", {}, "of all ranks in one update; batch.micro is what one pass takes"},
     {"num_epochs", kMapped, "run.epochs", {}, "in the place of run.steps", "1"},
     {"sequence_len", kMapped, "batch.sequence", {}, {}, "512"},
     {"optimizer = adamw_torch_fused", kMapped, "optimizer.type", "\"adamw\"", {}, "\"adamw_torch_fused\""},
-    {"optimizer = ao_adamw_8bit, ao_adamw_4bit, ao_adamw_fp8, optimi_adamw, flash_adamw, adopt_adamw, adamc, came_pytorch, dion",
-     kRefused, {}, {}, "adamw_torch and lion_32bit are there; states have 32 bits, not 8 or 4"},
+    {"optimizer = ao_adamw_fp8, optimi_adamw, flash_adamw, adopt_adamw, adamc, came_pytorch, dion",
+     kRefused, {}, {}, "adamw_torch and lion_32bit are there"},
     {"lr_scheduler = cosine", kMapped, "lr_schedule.type", "\"cosine\"", {}, "\"cosine\""},
-    {"cosine_min_lr_ratio", kMapped, "@min_lr_ratio"},
-    {"warmup_ratio", kMapped, "@warmup_ratio", {}, "X x run.steps; without it and warmup_steps 3 %, of at most 100 steps there",
-     "0.03"},
+    {"cosine_min_lr_ratio", kMapped, "lr_schedule.min_lr@min_lr_ratio"},
+    {"warmup_ratio", kMapped, "lr_schedule.warmup_steps@warmup_ratio", {}, "X x run.steps; without it and warmup_steps 3 %, of at "
+     "most 100 steps there", "0.03"},
     {"bf16 = auto, full", kMapped, "precision.compute", "\"auto\"", "bf16 where the processor multiplies it faster than fp32",
      "\"auto\""},
     {"bfloat16", kMapped, "precision.compute", "\"bf16\""},
@@ -30,27 +30,33 @@ constexpr ForeignKey kAxolotlTraining[] = {
     {"float32", kMapped, "precision.compute", "\"fp32\""},
     {"tf32 = auto", kMapped, "cuda.tf32", "true"},
     {"fp8", kNotBuilt, "precision.fp8", "true"},
-    {"logging_steps", kMapped, "@logging_steps", {}, "at most 10 where it is left out", "10"},
+    {"logging_steps", kMapped, "log.every@logging_steps", {}, "at most 10 where it is left out", "10"},
     {"save_steps", kMapped, "checkpoint.every"},
     {"save_strategy = no, false", kMapped, "checkpoint.every", "\"end\"", "the last step alone is saved, as there"},
-    {"save_strategy", kMapped, "@save_strategy", {}, "steps between checkpoints, or epoch", "\"epoch\""},
+    {"save_strategy", kMapped, "checkpoint.every@save_strategy", {}, "steps between checkpoints, or epoch", "\"epoch\""},
     {"saves_per_epoch = 1", kMapped, "checkpoint.every", "\"epoch\""},
     {"eval_steps", kMapped, "eval.every"},
     {"evals_per_epoch = 1", kMapped, "eval.every", "\"epoch\""},
-    {"evals_per_epoch, saves_per_epoch", kDiffers, {}, {}, "eval.every and checkpoint.every are numbers of steps, or epoch"},
+    {"evals_per_epoch = 0", kMapped, "eval.every", "0"},
+    {"evals_per_epoch", kDiffers, "eval.every", "\"epoch\"",
+     "once an epoch here; for more, eval.every is the steps of an epoch, samples / batch.global, over this"},
+    {"saves_per_epoch", kDiffers, "checkpoint.every", "\"epoch\"",
+     "once an epoch here; for more, checkpoint.every is the steps of an epoch, samples / batch.global, over this"},
+    {"save_total_limit", kMapped, "checkpoint.keep_last", {}, {}, "4"},
     {"auto_resume_from_checkpoints", kAlways, {}, {}, "a run goes on from the newest checkpoint of its folder"},
     {"save_first_step, early_stopping_patience, loss_watchdog_threshold, loss_watchdog_patience, dynamic_checkpoint*", kDiffers, {},
      {}, "a run ends after its steps, and ten non-finite steps in a row end it; SIGUSR1 saves and ends"},
     {"adapter = lora", kMapped, "adapter.type", "\"lora\"", "with adapter.r, adapter.alpha, adapter.target_modules"},
     {"adapter = qlora", kMapped, "adapter.type", "\"lora\"", "load_in_4bit says that the weights beside it have 4 bits"},
     {"adapter", kRefused, {}, {}, "adapters are LoRA"},
-    {"peft_use_dora", kMapped, "@use_dora", "true", "adapter.type is \"dora\" then"},
+    {"peft_use_dora", kMapped, "adapter.type@use_dora", "true", "adapter.type is \"dora\" then"},
     {"peft_use_rslora", kMapped, "adapter.rslora", "true"},
     {"peft_layers_to_transform", kMapped, "adapter.layers", {}, {}, {}, Convert::kList},
     {"lora_model_dir", kMapped, "adapter.init_from"},
     {"lora_on_cpu, lora_fan_in_fan_out, peft_autocast_adapter_dtype, peft_ensure_weight_tying, qlora_sharded_model_loading, "
      "merge_method, lora_mlp_kernel, lora_qkv_kernel, lora_o_kernel, lora_embedding_kernel, peft_layers_pattern, merge_lora",
      kAlways, "trident convert", {}, "masters of adapters are fp32; trident convert merges them"},
+    {"lora_target_linear", kMapped, "adapter.target_modules@all_linear", "true", "all linear layers, beside those that are named"},
     {"unfrozen_parameters", kMapped, "train.only", {}, "regular expressions of whole names of tensors"},
     {"rl_beta, dpo_beta, trl.beta", kMapped, "loss.beta"},
     {"dpo_loss_type = sigmoid, ipo, hinge", kMapped, "loss.variant"},
@@ -58,29 +64,25 @@ constexpr ForeignKey kAxolotlTraining[] = {
     {"dpo_norm_loss", kMapped, "loss.length_normalized", "true"},
     {"relora, gptq, use_eaft, use_pose, lr_groups, lr_quadratic_warmup, cosine_constant_lr_ratio, embedding_lr, "
      "embedding_lr_scale, loraplus_lr_ratio, lora_rank_pattern, lora_alpha_pattern, peft_layer_replication, "
-     "peft_trainable_token_indices, peft_init_lora_weights, peft, jagged_restart_steps, lisa_n_layers, trainer_cls, "
-     "lr_div_factor, adam_beta3, adam_epsilon2, torchdistx_path, use_onebitllms, model_quantization_config, qat*, quantization*, "
-     "freeze_mm_modules",
-     kRefused, {}, {}, kNoSuchMethod},
+     "peft_trainable_token_indices, peft_init_lora_weights, peft, jagged_restart_steps, lisa_n_layers, trainer_cls, lr_div_factor, "
+     "adam_beta3, adam_epsilon2, torchdistx_path, use_onebitllms, model_quantization_config, qat*, quantization*, "
+     "expert_parallel_size, freeze_mm_modules", kRefused, {}, {}, kNoSuchMethod},
     {"reward_model, process_reward_model, num_labels, center_rewards_coefficient, curriculum_sampling, scaling_softmax, "
      "noisy_embedding_alpha, dpo_loss_type, dpo_loss_weights, dpo_use_weighting, trl*, vllm*, ebft*, do_causal_lm_eval, "
-     "do_bench_eval",
-     kRefused, {}, {}, "the loss is the cross-entropy of the next token, or DPO's"},
-    {"overrides_of_model_config*, overrides_of_model_kwargs*, rope_scaling*, reinit_weights, shrink_embeddings, "
+     "do_bench_eval", kRefused, {}, {}, "the loss is the cross-entropy of the next token, or DPO's"},
+    {"model_config*, overrides_of_model_config*, overrides_of_model_kwargs*, rope_scaling*, reinit_weights, shrink_embeddings, "
      "resize_token_embeddings_to_32x, s2_attention",
      kDiffers, {}, {}, "the folder's config.json is the model; keys of the model block change it"},
-    {"special_tokens*, tokens, added_tokens_overrides*", kDiffers, {}, {}, kMoreTokens},
-    {"relora_*, dion_*, qgalore_*, jagged_*, lisa_*, orpo_alpha, simpo_gamma, cpo_alpha, kto_desirable_weight, "
-     "kto_undesirable_weight, eaft_*, pose_*, loraplus_lr_embedding, scaling_softmax_factor, scaling_softmax_bias, "
-     "gemma4_hybrid_attn_impl, ple_cpu_offload, experts_implementation, image_size, image_resize_algorithm, role_boundaries, "
-     "llama4_linearized_experts, quantize_moe_experts, processor_type, processor_kwargs*, cls_model_config, bench_dataset, "
-     "bench_split, eval_causal_lm_metrics, bnb_config_kwargs*, model_quantization_config_kwargs*",
-     kAlways, {}, {}, "of a method that is not asked for"},
+    {"special_tokens*, tokens*, added_tokens_overrides*", kDiffers, {}, {}, kMoreTokens},
+    {"scaling_softmax_factor, scaling_softmax_bias, gemma4_hybrid_attn_impl, ple_cpu_offload, experts_implementation, "
+     "role_boundaries, llama4_linearized_experts, quantize_moe_experts, processor_type, processor_kwargs*, cls_model_config, "
+     "bench_dataset, bench_split, use_sonicmoe, use_scattermoe, gptq_*, eval_causal_lm_metrics, bnb_config_kwargs*, "
+     "model_quantization_config_kwargs*", kAlways, {}, {}, "of a method that is not asked for"},
 };
 
 constexpr ForeignKey kAxolotlMemory[] = {
-    {"dp_shard_size", kMapped, "@shard"},
-    {"dp_replicate_size", kMapped, "@replicate"},
+    {"dp_shard_size", kMapped, "parallel.data@shard"},
+    {"dp_replicate_size", kMapped, "parallel.shard_group@replicate"},
     {"tensor_parallel_size", kMapped, "parallel.tensor"},
     {"context_parallel_size, sequence_parallel_degree = 1, null", kAlways, {}, {}, "one rank has a whole sequence"},
     {"context_parallel_size, sequence_parallel_degree", kNotBuilt, "parallel.context"},
@@ -95,21 +97,20 @@ constexpr ForeignKey kAxolotlMemory[] = {
      "tiled_mlp_num_shards, tiled_mlp_use_original_mlp, use_kernels, torch_compile_options, deepcompile, fp32_norms, "
      "fp32_norm_classes, dpo_use_liger_kernel, plugins, liger_*, cut_cross_entropy*",
      kAlways, {}, {}, "attention never stores the scores, and there is one implementation of each operation"},
-    {"fsdp_version, fsdp_final_state_dict_type, fsdp_config.cpu_offload_pin_memory, fsdp_config.final_state_dict_type, "
-     "fsdp_config.mixed_precision_policy, ddp, device, device_map, world_size, max_memory, gpu_memory_limit, gc_steps, "
+    {"fsdp_version, fsdp_final_state_dict_type, ddp, device, device_map, world_size, max_memory, gpu_memory_limit, gc_steps, "
      "gc_collect_steps, experimental_skip_move_to_device, fp8_config*, fp8_enable_fsdp_float8_all_gather, resources_per_worker*, "
-     "ray_*",
-     kAlways, {}, {}, "memory is planned before the start, and the launcher says how many ranks there are"},
+     "ray_*", kAlways, {}, {}, "memory is planned before the start, and the launcher says how many ranks there are"},
     {"use_ray, launcher", kLauncher, {}, {}, "mpirun or srun starts the ranks"},
 };
 
 constexpr ForeignKey kAxolotlModelAndData[] = {
-    {"base_model", kMapped, "@model", {}, "a local folder: nothing is downloaded"},
+    {"base_model", kMapped, "model.init_from@model", {}, "a local folder: nothing is downloaded"},
     {"datasets", kDiffers, {}, {},
      "trident data prepare --chat writes each; data.train names the prefixes, with weights where there are several"},
-    {"test_datasets, val_set_size", kDiffers, {}, {}, "data.valid names files, data.split sets documents aside, such as 99,1"},
-    {"sample_packing = true", kMapped, "@packing", "\"packed\"", "after trident data pack"},
-    {"sample_packing", kMapped, "@packing", "\"one\"",
+    {"test_datasets", kDiffers, "data.valid@valid_data", "true", kPreparesValid},
+    {"val_set_size", kMapped, "data.split@valid_share", {}, kSetAside, "0"},
+    {"sample_packing = true", kMapped, "data.samples@packing", "\"packed\"", "after trident data pack"},
+    {"sample_packing", kMapped, "data.samples@packing", "\"one\"",
      "each conversation is a sample by itself, padded, without trident data pack"},
     {"excess_length_strategy", kAlways, "trident data pack --overflow truncate", {},
      "trident data pack --overflow truncate or split; longer ones are refused without"},
@@ -135,9 +136,8 @@ constexpr ForeignKey kAxolotlModelAndData[] = {
     {"generate_samples, num_generation_samples, generation_*", kAlways, {}, {}, "eval.samples continues texts while a run goes on"},
     {"profiler_steps, profiler_steps_start", kAlways, {}, {}, "log.trace_steps traces steps"},
     {"use_tensorboard", kMapped, "log.tensorboard", "true"},
-    {"wandb_*, use_wandb, use_mlflow, mlflow_*, hf_mlflow_log_artifacts, use_comet, comet_*, gradio_*, use_otel_metrics, otel_*, "
-     "use_trackio, trackio_*, swanlab_*, use_swanlab",
-     kDiffers, {}, {}, "no reporting service is called; metrics.jsonl has every number"},
+    {"use_wandb, use_mlflow, mlflow_*, hf_mlflow_log_artifacts, use_comet, comet_*, gradio_*, use_otel_metrics, otel_*, "
+     "use_trackio", kDiffers, {}, {}, "no reporting service is called; metrics.jsonl has every number"},
 };
 
 }  // namespace

@@ -6,28 +6,27 @@ namespace {
 
 using enum Verdict;
 
+constexpr std::string_view kWarmsUp = "its warm-up is logarithmic unless warmup_type is linear, here it is linear; without "
+                                      "warmup_max_lr it climbs to 0.001, here to optimizer.lr";
+
 constexpr ForeignKey kDeepSpeedBatch[] = {
     {"train_batch_size", kMapped, "batch.global"},
     {"train_micro_batch_size_per_gpu", kMapped, "batch.micro"},
-    {"gradient_accumulation_steps", kMapped, "@accumulation", {}, "1 where two of the three sizes are left out"},
+    {"gradient_accumulation_steps", kMapped, "batch.global@accumulation", {}, "1 where two of the three sizes are left out"},
     {"gradient_clipping", kMapped, "optimizer.grad_clip", {}, "since 0.19 its default is 1.0, before it was none", "1.0"},
     {"managed_gradient_accumulation = true", kAlways, {}, {}, "an update takes batch.global sequences"},
     {"managed_gradient_accumulation", kRefused, {}, {}, "an update takes batch.global sequences"},
     {"dataloader_drop_last, vocabulary_size", kAlways, {}, {}, "batches are always full"},
-    {"steps_per_print", kMapped, "@steps_per_print", {}, "log.every, unless the program's own arguments say it"},
+    {"steps_per_print", kMapped, "log.every@steps_per_print", {}, "log.every, unless the program's own arguments say it"},
     {"elasticity.enabled", kRefused, {}, {}, "batch.global is constant; elastic lists the layouts of fewer ranks"},
     {"elasticity.*", kAlways, {}, {}, "batch.global is constant"},
 };
 
 constexpr ForeignKey kDeepSpeedZero[] = {
-    {"zero_optimization.stage = 0", kMapped, "parallel.zero", "\"ddp\"", {}, "0"},
+    {"zero_optimization.stage = 0, 1", kMapped, "parallel.zero", {}, kStages, "0"},
     {"zero_optimization = false", kMapped, "parallel.zero", "\"ddp\""},
-    {"zero_optimization.stage = 1", kMapped, "parallel.zero", "\"zero1\""},
     {"zero_optimization = true", kMapped, "parallel.zero", "\"zero1\""},
-    {"zero_optimization.stage = 2", kMapped, "parallel.zero", "\"zero2\"",
-     kReducesOften},
-    {"zero_optimization.stage = 3", kMapped, "parallel.zero", "\"zero3\"",
-     kReducesOften},
+    {"zero_optimization.stage = 2, 3", kMapped, "parallel.zero", {}, kReducesOften},
     {"zero_optimization.stage", kRefused, {}, {}, "stages are 0 to 3"},
     {"zero_optimization.reduce_bucket_size", kMapped, "parallel.bucket_mb", {}, "elements there, MB here: 4 bytes each", {},
      Convert::kElementsToMb},
@@ -85,7 +84,7 @@ constexpr ForeignKey kDeepSpeedPrecision[] = {
     {"bf16.enabled, bfloat16.enabled", kMapped, "precision.compute", "\"bf16\""},
     {"fp16.enabled", kMapped, "precision.compute", "\"fp16\""},
     {"fp16.loss_scale = 0", kAlways, {}, {}, "found while training"},
-    {"fp16.loss_scale", kMapped, "@loss_scale", {}, "with fp16 only; a power of two"},
+    {"fp16.loss_scale", kMapped, "precision.loss_scale@loss_scale", {}, "with fp16 only; a power of two"},
     {"fp16.initial_scale_power", kDiffers, {}, {}, "the scale begins at 2^32 and is halved until gradients are finite"},
     {"fp16.loss_scale_window = 1000", kAlways, {}, {}, "the scale doubles after 1000 clean steps"},
     {"fp16.hysteresis = 2", kAlways, {}, {}, "the second overflow halves the scale"},
@@ -97,8 +96,8 @@ constexpr ForeignKey kDeepSpeedPrecision[] = {
      "master weights, gradients and optimizer states are fp32"},
     {"fp16.auto_cast, bf16.*, bfloat16.*", kAlways, {}, {},
      "gradients are summed in fp32, and a step with one that is not finite is not applied"},
-    {"torch_autocast.enabled", kMapped, "@autocast", "true"},
-    {"torch_autocast.dtype", kMapped, "@autocast_dtype", {}, "counts where torch_autocast is enabled"},
+    {"torch_autocast.enabled", kMapped, "precision.compute@autocast", "true"},
+    {"torch_autocast.dtype", kMapped, "precision.compute@autocast_dtype", {}, "counts where torch_autocast is enabled"},
     {"torch_autocast.*", kAlways, {}, {}, "each operation has its format: sums and norms are fp32"},
     {"amp.enabled", kRefused, {}, {}, "fp16.enabled or bf16.enabled names the format"},
     {"amp.*", kAlways, {}, {}, "precision.compute says it"},
@@ -114,11 +113,11 @@ constexpr ForeignKey kDeepSpeedPrecision[] = {
 };
 
 constexpr ForeignKey kDeepSpeedOptimizer[] = {
-    {"optimizer.type = Adam, AdamW", kMapped, "@deepspeed_optimizer", "\"adamw\"",
+    {"optimizer.type = Adam, AdamW", kMapped, "optimizer.type@deepspeed_optimizer", "\"adamw\"",
      "DeepSpeed's Adam is AdamW, too, unless adam_w_mode is false"},
-    {"optimizer.type = Lion", kMapped, "@deepspeed_optimizer", "\"lion\""},
+    {"optimizer.type = Lion", kMapped, "optimizer.type@deepspeed_optimizer", "\"lion\""},
     {"optimizer.type", kRefused, {}, {}, "rules are adamw and lion"},
-    {"optimizer.params.lr", kMapped, "optimizer.lr"},
+    {"optimizer.params.lr, scheduler.params.warmup_max_lr", kMapped, "optimizer.lr"},
     {"optimizer.params.betas", kMapped, "optimizer.betas"},
     {"optimizer.params.eps", kMapped, "optimizer.eps"},
     {"optimizer.params.weight_decay", kMapped, "optimizer.weight_decay", {},
@@ -132,19 +131,14 @@ constexpr ForeignKey kDeepSpeedOptimizer[] = {
      "one update rule: AdamW with corrected fp32 moments"},
     {"optimizer.params.*", kRefused, {}, {},
      "adamw and lion have no such number; gradient_clipping and scheduler have keys of their own"},
-    {"scheduler.type = WarmupLR", kDiffers, "@deepspeed_scheduler", "\"constant\"",
-     "its warm-up is logarithmic unless warmup_type is linear, here it is linear; without warmup_max_lr it climbs to 0.001, here "
-     "to optimizer.lr"},
-    {"scheduler.type = WarmupDecayLR", kDiffers, "@deepspeed_scheduler", "\"linear\"",
-     "its warm-up is logarithmic unless warmup_type is linear, here it is linear; without warmup_max_lr it climbs to 0.001, here "
-     "to optimizer.lr"},
-    {"scheduler.type = WarmupCosineLR", kDiffers, "@deepspeed_scheduler", "\"cosine\"",
+    {"scheduler.type = WarmupLR", kDiffers, "lr_schedule.type@deepspeed_scheduler", "\"constant\"", kWarmsUp},
+    {"scheduler.type = WarmupDecayLR", kDiffers, "lr_schedule.type@deepspeed_scheduler", "\"linear\"", kWarmsUp},
+    {"scheduler.type = WarmupCosineLR", kDiffers, "lr_schedule.type@deepspeed_scheduler", "\"cosine\"",
      "its warm-up is logarithmic unless warmup_type is linear, here it is linear"},
     {"scheduler.type", kRefused, {}, {}, "schedules are WarmupLR, WarmupDecayLR and WarmupCosineLR"},
-    {"scheduler.params.warmup_max_lr", kMapped, "optimizer.lr"},
     {"scheduler.params.warmup_num_steps", kMapped, "lr_schedule.warmup_steps"},
     {"scheduler.params.total_num_steps", kMapped, "lr_schedule.decay_steps"},
-    {"scheduler.params.cos_min_ratio", kMapped, "@min_lr_ratio"},
+    {"scheduler.params.cos_min_ratio", kMapped, "lr_schedule.min_lr@min_lr_ratio"},
     {"scheduler.params.warmup_type = linear", kAlways, {}, {}, "the warm-up is linear"},
     {"scheduler.params.warmup_type", kDiffers, {}, {}, "the warm-up is linear"},
     {"scheduler.params.warmup_min_lr, scheduler.params.warmup_min_ratio = 0, auto", kAlways, {}, {}, "the warm-up begins at 0"},

@@ -7,26 +7,24 @@ namespace {
 using enum Verdict;
 
 constexpr ForeignKey kSwiftTraining[] = {
-    {"program", kMapped, "@program", {}, "its name says what trains: sft, pt or rlhf"},
-    {"rlhf_type = dpo", kMapped, "@stage", "\"dpo\""},
+    {"program", kAlways, "@program", {}, "its name says what trains: sft, pt or rlhf"},
+    {"rlhf_type = dpo", kMapped, "loss.type@stage", "\"dpo\""},
     {"rlhf_type", kRefused, {}, {}, "DPO is what learns from preferences"},
     {"tuner_type, train_type, sft_type = full", kMapped, "adapter.type", "null"},
     {"tuner_type, train_type, sft_type = lora", kMapped, "adapter.type", "\"lora\"", {}, "\"lora\""},
     {"tuner_type, train_type, sft_type", kRefused, {}, {}, kNoSuchMethod},
     {"learning_rate", kMapped, "optimizer.lr", {}, "1e-5 is its default where all weights train", "1e-4"},
     {"per_device_train_batch_size", kMapped, "batch.micro", {}, {}, "1"},
-    {"gradient_accumulation_steps", kMapped, "@accumulation", {},
+    {"gradient_accumulation_steps", kMapped, "batch.global@accumulation", {},
      "batch.micro x parallel.data x N; its default makes an update of 16 sequences or more"},
     {"weight_decay", kMapped, "optimizer.weight_decay", {}, "biases and norms are not decayed, as in Trainer", "0.1"},
-    {"adam_beta2", kMapped, "@beta2", {}, {}, "0.95"},
+    {"adam_beta2", kMapped, "optimizer.betas@beta2", {}, {}, "0.95"},
     {"lr_scheduler_type = cosine", kMapped, "lr_schedule.type", "\"cosine\"", {}, "\"cosine\""},
-    {"logging_steps", kMapped, "@logging_steps", {}, {}, "5"},
-    {"gradient_checkpointing = false, no, 0", kMapped, "recompute.policy", "\"none\"", {}, {},
-     Convert::kUnlessSaid},
+    {"logging_steps", kMapped, "log.every@logging_steps", {}, {}, "5"},
+    {"gradient_checkpointing = false, no, 0", kMapped, "recompute.policy", "\"none\"", {}, {}, Convert::kUnlessSaid},
     {"gradient_checkpointing", kMapped, "recompute.policy", "\"full\"", {}, "true"},
-    {"torch_dtype", kMapped, "precision.compute", {},
-     "the model's own where it is left out, bfloat16 of nearly every one; master weights stay fp32 here", "\"bfloat16\"",
-     Convert::kUnlessSaid},
+    {"torch_dtype", kMapped, "precision.compute", {}, "the model's own where it is left out, bfloat16 of nearly every one; master "
+     "weights stay fp32 here", "\"bfloat16\"", Convert::kUnlessSaid},
     {"lora_rank", kMapped, "adapter.r", {}, {}, "8"},
     {"lora_alpha", kMapped, "adapter.alpha", {}, {}, "32"},
     {"lora_dropout", kMapped, "adapter.dropout", {}, {}, "0.05"},
@@ -37,6 +35,7 @@ constexpr ForeignKey kSwiftTraining[] = {
     {"init_weights = true", kAlways, {}, {}, "A begins uniform at random, B as zeros"},
     {"quant_bits = 4", kNotBuilt, "model.quantize.type", "\"nf4\""},
     {"quant_method = bnb", kAlways, {}, {}, "with quant_bits 4"},
+    {"optimizer = muon", kNotBuilt, "optimizer.type"},
     {"ref_model", kMapped, "reference", {}, "a checkpoint, a folder of them, or a Hugging Face folder"},
     {"packing_length", kMapped, "batch.sequence"},
     {"packing_strategy, packing_num_proc", kAlways, "trident data pack", {},
@@ -53,26 +52,18 @@ constexpr ForeignKey kSwiftTraining[] = {
     {"resume_only_model", kDiffers, {}, {}, "model.init_from begins with weights alone"},
     {"use_galore, lisa_activated_layers, lorap_lr_ratio, enable_dft_loss, enable_channel_loss, optimizer, callbacks, "
      "external_plugins, custom_register_path, quant_bits, quant_method, freeze_llm, init_weights, num_labels, mrl_dims, "
-     "use_swift_lora, adapters, ref_adapters",
-     kRefused, {}, {}, kNoSuchMethod},
-    {"galore_*, lisa_*, adalora_*, boft_*, vera_*, fourier_*, llamapro_*, reft_*, lora_ga_*, adapter_act, adapter_length, "
-     "hqq_axis, cpo_alpha, simpo_gamma, desirable_weight, undesirable_weight, center_rewards_coefficient, sft_alpha, lmbda, "
-     "seq_kd, gkd_logits_topk, ref_model_type, ref_model_revision, reward_model, teacher_model",
-     kAlways, {}, {}, "of a method that is not asked for"},
+     "use_swift_lora, adapters, ref_adapters", kRefused, {}, {}, kNoSuchMethod},
+    {"adapter_act, adapter_length, hqq_axis, lora_ga_*, lmbda, seq_kd, gkd_logits_topk, reward_model, teacher_model", kAlways, {},
+     {}, "of a method that is not asked for"},
     {"freeze_vit, freeze_aligner, vit_lr, aligner_lr, vit_gradient_checkpointing, max_pixels, norm_bbox, experts_impl, "
-     "rope_scaling",
-     kAlways, {}, {}, "models of texts alone: there is no tower for images"},
+     "rope_scaling", kAlways, {}, {}, "models of texts alone: there is no tower for images"},
 };
 
 constexpr ForeignKey kSwiftParallelism[] = {
     {"parallel_method = ddp", kMapped, "parallel.zero", "\"ddp\"",
      "ms-swift has no such argument: without --deepspeed and --fsdp it is DDP there"},
-    {"parallel_method = zero1", kMapped, "parallel.zero", "\"zero1\"",
-     "ms-swift has no such argument: --deepspeed zero1 is what it takes"},
-    {"parallel_method = zero2", kMapped, "parallel.zero", "\"zero2\"",
-     "ms-swift has no such argument: --deepspeed zero2 is what it takes"},
-    {"parallel_method = zero3", kMapped, "parallel.zero", "\"zero3\"",
-     "ms-swift has no such argument: --deepspeed zero3 is what it takes"},
+    {"parallel_method = zero1, zero2, zero3", kMapped, "parallel.zero", {},
+     "ms-swift has no such argument: --deepspeed with this word is what it takes"},
     {"parallel_method = fsdp, fsdp2", kMapped, "parallel.zero", "\"zero3\"",
      "ms-swift has no such argument: --fsdp fsdp2 is what it takes"},
     {"parallel_method", kRefused, {}, {}, "ms-swift has no such argument; ddp, fsdp, zero1, zero2 and zero3 are understood"},
@@ -89,30 +80,25 @@ constexpr ForeignKey kSwiftParallelism[] = {
 };
 
 constexpr ForeignKey kSwiftModelAndData[] = {
-    {"model", kMapped, "@model", {}, "a local folder: nothing is downloaded"},
-    {"dataset", kMapped, "@dataset"},
+    {"model", kMapped, "model.init_from@model", {}, "a local folder: nothing is downloaded"},
+    {"dataset", kMapped, "data.train@dataset"},
     {"max_model_len", kDiffers, {}, {}, "the folder's config.json says how long; batch.sequence is what a sample has"},
-    {"val_dataset, cached_dataset, cached_val_dataset, split_dataset_ratio", kDiffers, {}, {},
-     "data.valid names files, data.split sets documents aside, such as 99,1"},
+    {"val_dataset, cached_val_dataset", kDiffers, "data.valid@valid_data", "true", kPreparesValid},
+    {"cached_dataset", kDiffers, {}, {}, "data.train names what trident data prepare writes of it"},
+    {"split_dataset_ratio", kMapped, "data.split@valid_share", {}, kSetAside},
     {"load_from_cache_file, dataset_shuffle, val_dataset_shuffle, train_dataloader_shuffle, interleave_prob, stopping_strategy, "
      "shuffle_buffer_size, download_mode, columns, strict, disable_auto_column_mapping, custom_dataset_info, lazy_tokenize, "
-     "decision_*",
-     kAlways, "trident data prepare", {}, "data.train and data.valid name what trident data prepare wrote"},
+     "decision_*", kAlways, "trident data prepare", {}, "data.train and data.valid name what trident data prepare wrote"},
     {"template, system, agent_template, use_chat_template, padding_side, template_backend, response_prefix, enable_thinking, "
-     "preserve_thinking, add_non_thinking_prefix, disable_ignore_empty_think, is_binary_loss_scale, "
-     "model_name, model_author",
-     kAlways, "trident data prepare --chat --template FILE --loss assistant", {},
-     kOwnTemplate},
+     "preserve_thinking, add_non_thinking_prefix, disable_ignore_empty_think, is_binary_loss_scale, model_name, model_author",
+     kAlways, "trident data prepare --chat --template FILE --loss assistant", {}, kOwnTemplate},
     {"new_special_tokens", kDiffers, {}, {}, kMoreTokens},
     {"tuner_backend, model_type, task_type, problem_type, model_kwargs, local_repo_path, init_strategy, attn_impl, use_hf, "
      "load_args, load_data_args, ignore_args_error, add_version, create_checkpoint_symlink, safe_serialization, check_model, "
-     "acc_strategy, eval_metric",
-     kAlways, {}, {}, "the model's folder says what it is, and run.dir has all that a run writes"},
-    {"max_new_tokens, temperature, top_k, top_p, repetition_penalty, num_beams, stream, stop_words, logprobs, top_logprobs, "
-     "structured_outputs_regex, eval_use_evalscope, eval_dataset, eval_dataset_args, eval_limit, eval_generation_config, "
-     "extra_eval_args",
+     "acc_strategy, eval_metric", kAlways, {}, {}, "the model's folder says what it is, and run.dir has all that a run writes"},
+    {"stream, stop_words, logprobs, top_logprobs, structured_outputs_regex, eval_use_evalscope, eval_dataset, eval_dataset_args, "
+     "eval_limit, eval_generation_config, extra_eval_args",
      kAlways, "trident generate", {}, "eval.samples continues texts while a run goes on"},
-    {"swanlab_*", kDiffers, {}, {}, "no reporting service is called; metrics.jsonl has every number"},
 };
 
 }  // namespace

@@ -38,6 +38,23 @@ std::string_view batch_number(std::string_view option, std::string_view value) {
   return value.substr(value.rfind(':') + 1);
 }
 
+// A program of a system, and what the name of a module or the path of a file has in it.
+struct Program {
+  ForeignSystem system;
+  std::string_view name, module, path;
+};
+constexpr std::array<Program, 4> kPrograms{{
+    {ForeignSystem::kTorchtitan, "run_train.sh", "torchtitan.train", "torchtitan/train.py"},
+    {ForeignSystem::kSwift, "swift", "swift.cli.", "swift/cli/"},
+    {ForeignSystem::kAxolotl, "axolotl", "axolotl.cli.", "axolotl/cli/"},
+    {ForeignSystem::kLlamaFactory, "llamafactory-cli", "llamafactory.", "llamafactory/"},
+}};
+std::optional<ForeignSystem> program_system(std::string_view program) {
+  for (const Program& one : kPrograms)
+    if (last_part(program) == one.name || is_in(one.module, program) || is_in(one.path, program)) return one.system;
+  return std::nullopt;
+}
+
 // Words that begin a part of a command.
 enum class Starter : std::uint8_t { kNone, kWrapper, kPython, kOuter, kRanks, kAccelerate, kProgram };
 Starter starter(std::string_view word) {
@@ -71,6 +88,7 @@ class Command {
     Starter kind;
     std::string name;
     Words flags;
+    const ShellWord* word;
   };
 
   [[noreturn]] void fail(const ShellWord& word, std::string_view why) const { refuse_at(file_, word.line, word.column, why); }
@@ -87,9 +105,12 @@ class Command {
       while (!words_.empty() && kind_here() == Starter::kNone);
     }
     std::vector<Launcher> launchers;
+    const ShellWord* python = nullptr;
     Starter kind = kind_here();
     for (std::size_t end = 0; kind > Starter::kWrapper && kind < Starter::kProgram; end = 0) {
-      const std::string name(last_part(words_[0].text));
+      const ShellWord& word = words_[0];
+      const std::string name(last_part(word.text));
+      if (kind == Starter::kPython) python = &word;
       skip_word();
       if (name == "accelerate") {
         if (words_.empty() || words_[0].text != "launch") return false;
@@ -99,7 +120,7 @@ class Command {
              !(kind != Starter::kOuter && is_listed(words_[end].text, "-m --module")))
         ++end;
       if (end == words_.size()) return false;
-      if (kind != Starter::kPython) launchers.push_back({kind, name, words_.first(end)});
+      if (kind != Starter::kPython) launchers.push_back({kind, name, words_.first(end), &word});
       words_ = words_.subspan(end);
       kind = kind_here();
       if (!is_flag(words_[0].text)) continue;
@@ -111,6 +132,7 @@ class Command {
     }
     has_launcher_ = !launchers.empty();
     for (const Launcher& launcher : launchers) take_launcher(launcher, launcher.kind < launchers.back().kind);
+    if (python != nullptr && !has_launcher_) add(ForeignSystem::kLauncher, *python, "python", true);
     take_batch(has_launcher_ && launchers.back().kind == Starter::kOuter);
     return kind == Starter::kProgram;
   }
@@ -118,6 +140,9 @@ class Command {
   void take_launcher(const Launcher& launcher, bool starts_another) {
     const std::size_t first = leaves_.size();
     take_flags(launcher.flags, launcher.kind == Starter::kAccelerate ? ForeignSystem::kAccelerate : ForeignSystem::kLauncher);
+    const auto counts = [](const ForeignLeaf& leaf) { return flag_name(leaf.key) == "nproc_per_node"; };
+    if (launcher.kind == Starter::kRanks && launcher.name != "deepspeed" && std::ranges::none_of(leaves_, counts))
+      add(ForeignSystem::kLauncher, *launcher.word, "torchrun", true);
     for (std::size_t i = first; launcher.kind == Starter::kOuter && i < leaves_.size(); ++i) {
       std::string& key = leaves_[i].key;
       if (key == "-N") key = launcher.name == "srun" ? "--nodes" : "--npernode";
@@ -160,12 +185,10 @@ class Command {
       skip_word();
     }
     const bool has_file = !words_.empty() && !is_flag(words_[0].text) && is_configuration(words_[0].text);
-    const bool is_titan = is_in("torchtitan", program.text) || name == "run_train.sh" || has_flag("job.config_file");
+    const std::optional<ForeignSystem> own = program_system(program.text);
+    const bool is_titan = own == ForeignSystem::kTorchtitan || has_flag("job.config_file");
     ForeignSystem system = ForeignSystem::kHuggingFace;
-    if (is_titan) system = ForeignSystem::kTorchtitan;
-    else if (is_in("swift", program.text)) system = ForeignSystem::kSwift;
-    else if (is_in("axolotl", program.text)) system = ForeignSystem::kAxolotl;
-    else if (is_in("llamafactory", program.text)) system = ForeignSystem::kLlamaFactory;
+    if (is_titan || own) system = own.value_or(ForeignSystem::kTorchtitan);
     else if (name.starts_with("pretrain_") || has_flag("micro_batch_size tensor_model_parallel_size num_layers train_iters"))
       system = ForeignSystem::kMegatron;
     else if (has_file) system = ForeignSystem::kOthers;
@@ -184,6 +207,9 @@ class Command {
     }
     take_flags(words_, system);
     take_settings(system);
+    const auto is_launcher = [](const ForeignLeaf& leaf) { return leaf.system == ForeignSystem::kLauncher; };
+    if (name == "swift" && !has_launcher_ && std::ranges::none_of(leaves_, is_launcher))
+      add(ForeignSystem::kLauncher, program, "swift", true);  // it starts torchrun where NPROC_PER_NODE or NNODES says so
     return true;
   }
   void take_settings(ForeignSystem system) {

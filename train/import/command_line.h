@@ -29,10 +29,11 @@ Batch batch_of(std::string_view text, const std::string& file);
 
 // The leaves of a command; nothing where it starts no training. A flag's key has its hyphens. Of srun and mpirun where they start
 // another launcher, whose numbers count, keys are "srun.nodes" and "mpirun.np". A file among the program's words is the leaf
-// "config". kOthers is the system of a program that a configuration file tells more of than its name; `system` replaces what its
-// name says. Leaves of `batch` count where srun or mpirun start the ranks and do not say how many. Throws ConfigError
-// "<file>:<line>:<column>: <why>": words without a value, but for those that the launcher alone reads and those that stand for an
-// argument of the script, which get a remark; a command that nobody knows to run; a program configured in Python.
+// "config", and "python", "swift" or "torchrun" is one where no flag or setting counts ranks. kOthers is the system of a program
+// that a configuration file tells more of than its name; `system` replaces what its name says. Leaves of `batch` count where srun
+// or mpirun start the ranks and do not say how many. Throws ConfigError "<file>:<line>:<column>: <why>": words without a value, but
+// for those that the launcher alone reads and those that stand for an argument of the script, which get a remark; a command that
+// nobody knows to run; a program configured in Python.
 std::optional<std::vector<ForeignLeaf>> leaves_of_command(const ShellCommand& command, const std::string& file,
                                                           std::optional<ForeignSystem> system,
                                                           std::span<const ForeignLeaf> batch = {});

@@ -76,6 +76,8 @@ void derive_length(Facts& facts) {
 void derive_schedule(Facts& facts) {
   apply(facts, {"lr_schedule.warmup_steps", "@warmup_samples", "batch.global", Round::kUp});
   apply(facts, {"lr_schedule.decay_steps", "@decay_samples", "batch.global", Round::kUp});
+  apply(facts, {"lr_schedule.warmup_steps", "@warmup_tokens", "batch.global batch.sequence", Round::kUp});
+  apply(facts, {"lr_schedule.decay_steps", "@decay_tokens", "batch.global batch.sequence", Round::kUp});
   const std::optional<double> share = facts.share("@warmup_ratio");
   const bool has_steps = facts.number("lr_schedule.warmup_steps").value_or(0) != 0 ||
                          (facts.is_given("lr_schedule.warmup_steps") && !facts.is_given("@warmup_ratio"));
@@ -110,7 +112,7 @@ void derive_interval(Facts& facts, const std::string& what, std::string_view pat
   } else if (!kind.empty() && kind != "steps") {
     if (what != "logging") return facts.set(path, kind == "no" ? JsonValue(0) : JsonValue(kind), {strategy});
     facts.remark(strategy, "log.every counts steps, and there is always a line: ours stays");
-  } else if (const std::optional<double> every = facts.number(steps)) {
+  } else if (const std::optional<double> every = facts.not_negative(steps)) {
     const bool is_share = *every > 0 && *every < 1;
     if (is_share && facts.find("run.steps") == nullptr)
       return facts.remark(steps, fmt::format("a share of steps that no input counts: {} stays", path));

@@ -58,6 +58,7 @@ void take_trl_defaults(Facts& facts, Stage stage) {
 
 // Arguments of adapters and of quantization say nothing without an adapter and a format.
 void derive_adapter(Facts& facts) {
+  if (facts.is_on("@all_linear")) facts.set("adapter.target_modules", JsonValue::Array{"all-linear"}, {"@all_linear"});
   if (!has_adapter(facts))
     facts.erase_block("adapter.");
   else if (facts.find("@use_dora") != nullptr)
@@ -79,6 +80,25 @@ void derive_dropout_of_preferences(Facts& facts) {
   if (dropout == nullptr || facts.is("adapter.dropout", 0) || facts.find("@keeps_dropout") != nullptr) return;
   facts.remark(*dropout, "DPO turns dropout off there, too (disable_dropout)");
   facts.set("adapter.dropout", dropout->is_default() ? Fact{0, "DPO's disable_dropout", Weight::kDefault} : computed(0, {dropout}));
+}
+
+// Documents set aside for validation are a share of all, or so many. axolotl and ms-swift evaluate nothing without any, and
+// ms-swift as often as it saves where no argument says how often.
+void derive_validation(Facts& facts, const std::set<ForeignSystem>& systems) {
+  const double share = facts.not_negative("@valid_share").value_or(0);
+  if (share >= 1)
+    facts.remark("@valid_share", "so many documents there: data.split takes their share, such as 99,1");
+  else if (share > 0)
+    facts.set("data.split", fmt::format("{:.6g},{:.6g}", 100 - 100 * share, 100 * share), {"@valid_share"});
+  if (!systems.contains(kSwift) && !systems.contains(kAxolotl)) return;
+  if (share == 0 && facts.find("@valid_data") == nullptr) {
+    for (const char* const name : {"eval.every", "@eval_steps"}) facts.erase(name);
+    facts.set("@eval_strategy", of_default(kHuggingFace, "no", ": there is nothing to evaluate on"));
+  } else if (systems.contains(kSwift) && !facts.is_given("@eval_strategy") && !facts.is("checkpoint.every", "end")) {
+    facts.set("@eval_strategy", facts.find("@save_strategy") == nullptr ? "steps" : facts.find("@save_strategy")->value,
+              {"@save_strategy", "@valid_share"});
+    if (facts.find("@eval_steps") == nullptr) facts.set("@eval_steps", *facts.find("@save_steps"));
+  }
 }
 
 // Whether a sample is a document, or whatever batch.sequence tokens come next.
@@ -122,6 +142,7 @@ void derive_hugging_face(Facts& facts, const std::set<ForeignSystem>& systems) {
   // Trainer writes its own warm-up, none where no argument says one, in the place of an "auto" of DeepSpeed's scheduler.
   if (facts.find("@deepspeed_scheduler") != nullptr && facts.find("@warmup_ratio") == nullptr)
     facts.take("lr_schedule.warmup_steps", of_default(kHuggingFace, 0));
+  derive_validation(facts, systems);
   derive_samples(facts, stage);
   // The targets that count where @dataset is conversations. TRL's trainers count all tokens, programs on top of it the answers'.
   if (stage == Stage::kDpo)

@@ -67,8 +67,8 @@ void set_window(Facts& facts, std::string_view type) {
     if (!number) throw ConfigError(fmt::format("{}: must be two numbers, such as 4095,0; correct it", window.origin));
     return number->as_number();
   };
-  if (side(1) != 0 || side(0) < 0)
-    throw ConfigError(fmt::format("{}: a window reaches back alone; give W,0, or leave it out", window.origin));
+  if (side(1) != 0 || side(0) < 0 || side(0) != std::floor(side(0)))
+    throw ConfigError(fmt::format("{}: a window reaches back alone, whole tokens; give W,0, or leave it out", window.origin));
   facts.set("model.sliding_window", whole_number(side(0) + 1, {&window}), {"@window"});
   if (type == "mistral") return;
   facts.set("model.use_sliding_window", true, {"@window"});

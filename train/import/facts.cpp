@@ -9,7 +9,6 @@
 #include <iterator>
 
 #include "core/check.h"
-#include "train/config/foreign_answers.h"
 
 namespace trident {
 namespace {
@@ -19,7 +18,10 @@ constexpr double kMostExact = 9e15;          // integers up to it are doubles
 
 // A value with a "$" is known to the script's user alone.
 [[noreturn]] void refuse_kind(std::string_view name, const Fact& fact, std::string_view kind) {
-  const std::string_view key = key_to_give(name);
+  std::string_view key = key_of(name);
+  for (const ForeignSection& section : foreign_sections())
+    for (const ForeignKey& row : section.keys)
+      if (key.empty() && fact_of(row.to) == name) key = key_of(row.to);
   const bool is_open = text_of(fact.value).find('$') != std::string::npos, counts_ranks = name == "@nodes" || name == "@ranks" ||
                                                                                          name == "@ranks_per_node";
   throw ConfigError(fmt::format("{}: must be {}; {}{}", fact.origin, kind, is_open ? "write it there" : "correct it",
@@ -49,7 +51,7 @@ Factors factors_of(const Facts& facts, std::string_view names, bool is_divisor) 
     if (const std::optional<JsonValue> number = number_in(name)) {
       all.multiply(number->as_number(), name);
     } else if (const Fact* const fact = facts.find(name); fact != nullptr && !fact->value.is_null()) {
-      all.multiply(is_divisor ? static_cast<double>(*facts.positive(name)) : *facts.number(name), name);
+      all.multiply(is_divisor ? static_cast<double>(*facts.positive(name)) : *facts.not_negative(name), name);
       const Weight weight = name == "parallel.data" ? Weight::kDefault : fact->weight;
       all.from = {{}, computed({}, {&all.from, fact}).origin, std::max(all.from.weight, weight)};
     } else if (!is_optional) {
@@ -141,15 +143,15 @@ void apply(Facts& facts, const Formula& formula) {
   if (const std::string& missing = above.missing.empty() ? below.missing : above.missing; missing == "parallel.data")
     return facts.remark(fact,
                         fmt::format("{} is this times the data-parallel ranks, which no input counts: give trident import --ranks "
-                                    "N, or trident train --import --set {}=...",
-                                    formula.to, formula.to));
+                                    "N, or trident train --import --set parallel.data=N", formula.to));
   else if (!missing.empty())
     return facts.remark(*first, fmt::format("{} is this {} {}, which no input says", formula.to,
                                             above.missing.empty() ? "over" : "times", missing));
   const double value = above.product / below.product;
   if (formula.round == Round::kExact && std::fmod(above.product, below.product) != 0)
-    throw ConfigError(fmt::format("{}: {}, {} / ({}), is not a whole number: {} / {}; change one of them", fact.origin, formula.to,
-                                  above.text, below.text, above.product, below.product));
+    throw ConfigError(fmt::format("{}: {}, {} / ({}), is not a whole number: {} / {}; change one of them{}", fact.origin,
+                                  formula.to, above.text, below.text, above.product, below.product,
+                                  formula.to == "parallel.data" ? ", or count the ranks with trident import --ranks N" : ""));
   if (formula.round == Round::kNot)  // a product of decimal fractions as people write it: 1e-6, not 1.0000000000000002e-06
     fact.value = std::strtod(fmt::format("{:.15g}", value).c_str(), nullptr);
   else
@@ -189,6 +191,12 @@ std::optional<double> Facts::number(std::string_view name) const {
   if (fact == nullptr) return std::nullopt;
   if (!fact->value.is_number()) refuse_kind(name, *fact, "a number");
   return fact->value.as_number();
+}
+
+std::optional<double> Facts::not_negative(std::string_view name) const {
+  const std::optional<double> value = number(name);
+  if (value && *value < 0) refuse_kind(name, *find(name), "0 or more");
+  return value;
 }
 
 std::optional<double> Facts::share(std::string_view name) const {

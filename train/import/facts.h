@@ -1,7 +1,7 @@
 // Facts that the inputs state, in our words, while keys of ours are computed from them. Inside train/import only.
 //
 // A fact's name is a path of the option table ("optimizer.lr"), "model." and a key of config.json ("model.hidden_size"), or "@" and
-// a name for what no key of ours says alone; the rows of train/foreign say what each stands for. None of these outlives
+// a name for what no key of ours says alone; the rows of train/foreign say which key it is of. None of these outlives
 // derive_common.
 #pragma once
 
@@ -47,6 +47,7 @@ class Facts {
   std::optional<std::int64_t> integer(std::string_view name) const;
   std::optional<std::int64_t> positive(std::string_view name) const;  // an integer from 1, which may divide
   std::optional<double> number(std::string_view name) const;
+  std::optional<double> not_negative(std::string_view name) const;
   std::optional<double> share(std::string_view name) const;  // a number from 0 to 1
   // Text, or JSON of another value; "": nobody says so.
   std::string text(std::string_view name) const;

@@ -80,7 +80,15 @@ Format format_of(std::string_view text, std::string_view file) {
   return Format::kShell;
 }
 
-ForeignSystem system_of(const JsonValue& value, std::string_view file) {
+// Whether DeepSpeed has such a key, or a block of that name with such a key in it.
+bool is_of_deepspeed(const JsonMember& member) {
+  const auto knows = [](std::string_view key) { return find_foreign_key(ForeignSystem::kDeepSpeed, key, "") != nullptr; };
+  if (!member.value.is_object()) return knows(member.key);
+  return std::ranges::any_of(member.value.members(),
+                             [&](const JsonMember& inner) { return knows(fmt::format("{}.{}", member.key, inner.key)); });
+}
+
+ForeignSystem system_of(const JsonValue& value, Format format, std::string_view file) {
   const auto has_object = [&](std::string_view key) {
     const JsonValue* const member = value.find(key);
     return member != nullptr && member->is_object();
@@ -91,8 +99,9 @@ ForeignSystem system_of(const JsonValue& value, std::string_view file) {
   for (const Kind& kind : kKinds)
     for (const JsonMember& member : value.members())
       if (is_listed(member.key, kind.keys)) return kind.system;
-  if (has_object("bf16") || has_object("fp16")) return ForeignSystem::kDeepSpeed;
   if (value.find("model") != nullptr && value.find("dataset") != nullptr) return ForeignSystem::kSwift;
+  const bool may_be_deepspeed = format == Format::kJson && value.find("model_type") == nullptr;
+  if (may_be_deepspeed && std::ranges::any_of(value.members(), is_of_deepspeed)) return ForeignSystem::kDeepSpeed;
   throw ConfigError(fmt::format("{}: no known kind of configuration; import reads {}; --from KIND says which it is", file, kKnown));
 }
 
@@ -173,7 +182,7 @@ class Inputs {
                       : format == Format::kToml ? read_toml(text, file)
                                                 : read_yaml(text, file, YamlTyping::kPyYaml);
     if (!value.is_object()) throw ConfigError(fmt::format("{}:1:1: no keys; import reads {}", file, kKnown));
-    const ForeignSystem own = system ? *system : system_of(value, file);
+    const ForeignSystem own = system ? *system : system_of(value, format, file);
     if (format == Format::kYaml && (own == ForeignSystem::kOlmo || own == ForeignSystem::kLlamaFactory))
       value = read_yaml(text, file, YamlTyping::kOmegaConf);
     known->second.system = own;
@@ -206,10 +215,13 @@ class Inputs {
       out.back().value = value;
       return;
     }
-    const bool is_deepspeed = is_hugging_face(leaf.system) && is_listed(leaf.key, "deepspeed deepspeed_config");
+    const bool is_program = is_hugging_face(leaf.system),
+               is_deepspeed = is_program && is_listed(leaf.key, "deepspeed deepspeed_config"),
+               is_accelerate = is_program && is_listed(leaf.key, "fsdp_config parallelism_config");
     for (const JsonMember& member : value.members()) {
       ForeignLeaf inner = leaf;
       if (is_deepspeed) inner.system = ForeignSystem::kDeepSpeed, inner.key = "";
+      if (is_accelerate) inner.system = ForeignSystem::kAccelerate;
       if (member.value.line() > 0) inner.line = member.value.line(), inner.column = member.value.column();
       inner.key += (inner.key.empty() ? "" : ".") + member.key;
       flatten(inner, member.value, out);
@@ -235,7 +247,9 @@ class Inputs {
     const ForeignKey* const row = find_foreign_key(leaf.system, name, text);
     const bool is_word = row != nullptr && row->verdict == Verdict::kMapped;  // for a file that ms-swift or TRL brings along
     const bool is_deepspeed = is_accelerate ? is_listed(name, "deepspeed_config_file deepspeed_config.deepspeed_config_file")
-                                            : is_program && is_listed(name, "deepspeed deepspeed_config");
+                              : leaf.system == ForeignSystem::kMegatron
+                                  ? name == "deepspeed_config"
+                                  : is_program && is_listed(name, "deepspeed deepspeed_config");
     const bool is_fsdp = is_program && (name == "fsdp_config" || (name == "fsdp" && is_configuration(text)));
     const bool is_launch = is_program && leaf.key.starts_with('-') && name == "accelerate_config" && is_configuration(text);
     const bool is_config = is_accelerate                                             ? name == "config_file"
@@ -299,8 +313,8 @@ class Inputs {
 
 std::string place_of(const ForeignLeaf& leaf) { return fmt::format("{}:{}", leaf.file, leaf.line); }
 
-std::vector<ForeignLeaf> read_foreign_inputs(const std::vector<std::string>& files, const ForeignInputRules& rules) {
-  Inputs inputs(rules.from);
+std::vector<ForeignLeaf> read_foreign_inputs(const std::vector<std::string>& files, std::string_view from) {
+  Inputs inputs(from);
   for (const std::string& file : files) inputs.read_given(file);
   return inputs.take();
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/json_reader.h"
@@ -25,15 +26,12 @@ struct ForeignLeaf {
 // "zero2.yaml:8".
 std::string place_of(const ForeignLeaf& leaf);
 
-struct ForeignInputRules {
-  std::string from;  // kind that --from names; "": by content
-};
-
-// Reads each file ("-": standard input) and those that its commands and keys name (looked for beside it, then in the working
-// directory), all of them once. The key or flag that names a file is a leaf, too; of a file among a program's words it is "config".
-// Throws ConfigError: a file of no known kind or in Python (with what to do), malformed text ("file:line:column: why"), a duplicate
-// key, more than 1 MiB, 64 levels or 100,000 values after aliases are expanded, shell text that would have to be executed, a named
-// file that is not there, and no or several commands of a training in one file.
-std::vector<ForeignLeaf> read_foreign_inputs(const std::vector<std::string>& files, const ForeignInputRules& rules = {});
+// Reads each file ("-": standard input; of the kind `from` that --from names, "" by content) and those that its commands and keys
+// name (looked for beside it, then in the working directory), all of them once. The key or flag that names a file is a leaf, too;
+// of a file among a program's words it is "config". Throws ConfigError: a file of no known kind or in Python (with what to do),
+// malformed text ("file:line:column: why"), a duplicate key, more than 1 MiB, 64 levels or 100,000 values after aliases are
+// expanded, shell text that would have to be executed, a named file that is not there, and no or several commands of a training in
+// one file.
+std::vector<ForeignLeaf> read_foreign_inputs(const std::vector<std::string>& files, std::string_view from = "");
 
 }  // namespace trident

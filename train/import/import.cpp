@@ -7,7 +7,6 @@
 #include <set>
 
 #include "core/printable.h"
-#include "train/config/foreign_answers.h"
 #include "train/config/option_check.h"
 #include "train/config/option_table.h"
 #include "train/import/facts.h"
@@ -42,6 +41,9 @@ bool is_neutral(const JsonValue& value) {
     if (text == neutral) return true;
   return false;
 }
+
+// An argument of the script is the value, or a part of it.
+bool is_open(const ForeignLeaf& leaf) { return !leaf.is_replaced && !leaf.remark.empty(); }
 
 bool is_comment(std::string_view key) {
   if (key.starts_with('-')) return false;
@@ -115,7 +117,7 @@ JsonValue converted(const ForeignKey& row, const JsonValue& given, std::string_v
     if (!number.is_number()) throw ConfigError(fmt::format("{}: must be a number; correct it", origin));
     return number.as_number() * factor;
   };
-  const auto value = [&]() -> JsonValue {
+  const JsonValue value = [&]() -> JsonValue {
     if (!row.value.empty()) return parse_json(row.value, row.names);
     switch (row.convert) {
       case Convert::kElementsToMb: return scaled(4e-6);
@@ -125,9 +127,13 @@ JsonValue converted(const ForeignKey& row, const JsonValue& given, std::string_v
       case Convert::kNot:
         if (const std::optional<bool> truth = bool_in(text_of(given))) return !*truth;
         throw ConfigError(fmt::format("{}: must be true or false; correct it", origin));
-      default: return typed(given, row.to, option);
+      default: return typed(given, fact_of(row.to), option);
     }
   }();
+  const bool may_be_zero = fact_of(row.to) != row.to;
+  if (option == nullptr && row.to.starts_with("model.") && value.is_number() &&
+      !(value.as_number() > 0 || (may_be_zero && value.as_number() == 0)))
+    throw ConfigError(fmt::format("{}: must be {}; correct it", origin, may_be_zero ? "0 or more" : "above 0"));
   return option == nullptr ? value : canonical(value, *option, origin);
 }
 
@@ -219,6 +225,12 @@ void Resolver::judge(const ForeignLeaf& leaf) {
   present_.insert(leaf.system);
   if (const std::optional<ForeignSystem> base = base_of(leaf.system)) present_.insert(*base);
   std::vector<const ForeignKey*> rows = tables_.find_all(leaf.system, leaf.key, text_of(leaf.value));
+  if (const ForeignKey* const row = is_open(leaf) && !rows.empty() && rows.front()->verdict == Verdict::kRefused
+                                        ? tables_.find_key(leaf.system, leaf.key)
+                                        : nullptr) {
+    one.key.verdict = row->verdict, one.to = key_of(row->to);
+    return facts_.take(one.to, {leaf.value, one.origin});
+  }
   std::vector<std::string> words(rows.size(), text_of(leaf.value));
   if (!rows.empty() && rows.front()->convert == Convert::kWords) {
     rows.clear(), words.clear();
@@ -248,17 +260,20 @@ void Resolver::judge(const ForeignLeaf& leaf) {
 // The first of a key's rows gives it its verdict, unless that is nothing.
 void Resolver::judge_by_row(Judged& one, const ForeignKey& row, std::string_view word) {
   const ForeignLeaf& leaf = one.key.leaf;
-  if (one.to.empty()) one.key.verdict = row.verdict, one.to = row.to;
+  if (one.to.empty()) one.key.verdict = row.verdict, one.to = fact_of(row.to);
   append_sentence(one.key.note, row.note);
   const bool names_values = !names_of(row).values.empty(), is_auto = !names_values && lower(word) == "auto";
-  const bool becomes_something =
-      row.verdict == Verdict::kMapped || row.verdict == Verdict::kDiffers || row.verdict == Verdict::kNotBuilt;
+  const bool becomes_something = row.verdict == Verdict::kMapped || row.verdict == Verdict::kDiffers ||
+                                 row.verdict == Verdict::kNotBuilt || row.to.starts_with('@');
   const auto says_nothing = [&](std::string_view note) { one.key.verdict = Verdict::kAlways, one.key.note = note; };
   if (row.verdict == Verdict::kRefused) {
     if (!names_values && (is_neutral(leaf.value) || is_auto)) return says_nothing("off, as here");
     throw ConfigError(
         fmt::format("{}: {}; {}", one.origin, row.note, row.to.empty() ? "leave it out" : fmt::format("use {}", row.to)));
   }
+  if (row.verdict == Verdict::kDiffers && row.to.empty() && !names_values && is_neutral(leaf.value) &&
+      !number_in(text_of(leaf.value)))
+    return says_nothing("off, as here");
   if (!becomes_something || row.to.empty() || row.to.starts_with(kCommand)) {
     if (one.to == row.to) one.key.to = row.to;
     if (!row.to.starts_with(kLossCommand)) return;
@@ -268,7 +283,8 @@ void Resolver::judge_by_row(Judged& one, const ForeignKey& row, std::string_view
     return;
   }
   if (leaf.system == ForeignSystem::kDeepSpeed)
-    for (const std::string& name : {std::string("@json"), fmt::format("@json:{}", row.to)}) facts_.set(name, {true, one.origin});
+    for (const std::string& name : {std::string("@json"), fmt::format("@json:{}", fact_of(row.to))})
+      facts_.set(name, {true, one.origin});
   if (is_auto) {
     one.is_auto = true;
     return;
@@ -278,7 +294,7 @@ void Resolver::judge_by_row(Judged& one, const ForeignKey& row, std::string_view
   const bool is_switch = !names_values && !row.value.empty() && tables_.find(leaf.system, leaf.key, "true") == &row;
   if (is_neutral(leaf.value) && !names_values && (is_switch || row.verdict == Verdict::kNotBuilt))
     return says_nothing("off, as here");
-  facts_.take(row.to, {converted(row, leaf.value, one.origin), one.origin, weight_of(row)});
+  facts_.take(fact_of(row.to), {converted(row, leaf.value, one.origin), one.origin, weight_of(row)});
 }
 
 // Points to what the base gives; nullptr: nothing.
@@ -310,7 +326,7 @@ void Resolver::fill_defaults() {
         const JsonValue value = parse_json(said.fallback, said.names);
         for (const ForeignKey* const row : tables_.find_all(system, names_of(said).names.front(), text_of(value)))
           if (!row->to.empty() && (row->verdict == Verdict::kMapped || row->verdict == Verdict::kDiffers))
-            facts_.take(row->to, of_default(system, converted(*row, value, default_origin(system))));
+            facts_.take(fact_of(row->to), of_default(system, converted(*row, value, default_origin(system))));
       }
     }
   }
@@ -331,8 +347,7 @@ void Resolver::derive() {
 std::string Resolver::unknown_of(const Fact& fact) const {
   if (text_of(fact.value).find('$') == std::string::npos) return "";
   for (const Judged& one : judged_)
-    if (const ForeignLeaf& leaf = one.key.leaf; !leaf.is_replaced && !leaf.remark.empty() && is_part_of(one.origin, fact.origin))
-      return leaf.remark;
+    if (const ForeignLeaf& leaf = one.key.leaf; is_open(leaf) && is_part_of(one.origin, fact.origin)) return leaf.remark;
   return "";
 }
 
@@ -425,10 +440,10 @@ Import import_leaves(const std::vector<ForeignLeaf>& leaves, const ImportRules& 
 }
 
 Import import_files(const std::vector<std::string>& files, const ImportRules& rules) {
-  std::vector<ForeignLeaf> leaves = read_foreign_inputs(files, {rules.from});
+  std::vector<ForeignLeaf> leaves = read_foreign_inputs(files, rules.from);
   for (ForeignLeaf& leaf : leaves) {
-    const ForeignKey* const row = leaf.is_replaced || leaf.remark.empty() ? nullptr : find_foreign_key(leaf.system, leaf.key, "");
-    const std::string_view key = row == nullptr ? "" : key_to_give(row->to);
+    const ForeignKey* const row = is_open(leaf) ? foreign_tables().find_key(leaf.system, leaf.key) : nullptr;
+    const std::string_view key = row == nullptr ? "" : key_of(row->to);
     for (const std::string& setting : rules.settings) {
       if (key.empty() || !setting.starts_with(fmt::format("{}=", key))) continue;
       leaf.is_replaced = key != row->to;  // whose value is another than the key's
@@ -436,7 +451,12 @@ Import import_files(const std::vector<std::string>& files, const ImportRules& ru
       leaf.remark = leaf.is_replaced ? fmt::format("--set {} counts in its place", setting) : "";
     }
   }
-  return import_leaves(leaves, rules);
+  // Keys that follow from several take the user's numbers, such as parallel.data, as they take the base's.
+  OptionValues base = rules.base == nullptr ? OptionValues() : *rules.base;
+  for (const std::string& setting : rules.settings) base.take_setting(setting);
+  ImportRules both = rules;
+  both.base = &base;
+  return import_leaves(leaves, both);
 }
 
 }  // namespace trident

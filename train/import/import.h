@@ -49,7 +49,7 @@ struct ImportRules {
   std::optional<std::int64_t> ranks;  // --ranks
   // The configuration that the inputs change: what follows from several keys takes those that no input says from it.
   const OptionValues* base = nullptr;
-  // "path=value" of --set, in the place of what only the user of a script knows.
+  // "path=value" of --set: over the base, and in the place of what only the user of a script knows.
   std::vector<std::string> settings = {};
 };
 

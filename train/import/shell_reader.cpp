@@ -15,10 +15,6 @@ namespace {
 
 constexpr int kNever = -1;  // in the place of a doubt: commands do not run
 
-// In this order "and" is the lower and "or" the higher of two. kPresumed: of a command that is not executed, whose success `&&`
-// takes for granted and `if` does not.
-enum class Outcome : std::uint8_t { kFalse, kUnknown, kTrue, kPresumed };
-
 class Reader : Cursor {
  public:
   // `before` are words before those of each command: of what starts this shell.
@@ -40,6 +36,7 @@ class Reader : Cursor {
     int base;  // runs of its commands
     int rest;  // runs of the branches to come
     bool at_pattern = false;
+    Text subject = {};  // of a case
   };
 
   // ---- words
@@ -49,8 +46,9 @@ class Reader : Cursor {
     for (std::size_t i = begin; i < pos_; ++i) out.put({text_[i].c, text_[i].at, why});
   }
   void put_not_executed(Fields& out, std::size_t begin) {
+    const std::string shown = typed(begin);
     put_unknown(out, begin, script_.reason(fmt::format("{} in line {} would have to be executed; write its value in its place",
-                                                       in_quotes(typed(begin), 40), line_of(begin))));
+                                                       in_quotes(shown, 40), line_of(begin)), is_place_or_time(shown)));
   }
   void scan(Fields& out, Stop stop, bool is_quoted) {
     const Level level(script_, here());
@@ -91,11 +89,14 @@ class Reader : Cursor {
   }
   void dollar(Fields& out, bool is_quoted) {
     const std::size_t begin = pos_++;
-    if (takes("((")) {
-      arithmetic(out, begin);
-    } else if (takes("(")) {
+    if (const bool is_sum = takes("(("); is_sum || takes("(")) {
+      const std::size_t inner = pos_;
       skip_parentheses(at(begin));
-      put_not_executed(out, begin);
+      const std::size_t end = pos_ - 1;
+      if (is_sum && !takes(")")) script_.fail(at(begin), "nothing closes this parenthesis");
+      const bool is_expr = bytes_of(part(inner, std::min(inner + 5, end))) == "expr ";
+      if (is_sum || is_expr) arithmetic(out, begin, inner + (is_sum ? 0 : 5), end);
+      else put_not_executed(out, begin);
     } else if (takes("{")) {
       parameter(out, begin, is_quoted);
     } else if (peek() == '\'' && !is_quoted) {
@@ -115,12 +116,10 @@ class Reader : Cursor {
     else pos_ += !at_end() && has("@*#?$!-", peek()) ? 1 : 0;
     return typed(begin);
   }
-  void arithmetic(Fields& out, std::size_t begin) {
+  // Puts what $(( )), or expr, computes of the text from `inner` to `end`.
+  void arithmetic(Fields& out, std::size_t begin, std::size_t inner, std::size_t end) {
     const Level level(script_, at(begin));
-    const std::size_t inner = pos_;
-    skip_parentheses(at(begin));
-    Reader reader(script_, part(inner, pos_ - 1));
-    if (!takes(")")) script_.fail(at(begin), "nothing closes this parenthesis");
+    Reader reader(script_, part(inner, end));
     reader.runs_ = runs_;
     Fields content{false};
     bool has_sum = false;  // as the value of a variable, which is computed before what stands beside it
@@ -139,7 +138,7 @@ class Reader : Cursor {
     const Text text = content.take_one();
     if (why_of(text) != 0) return put_unknown(out, begin, why_of(text));
     std::string sum = bytes_of(text);
-    std::erase_if(sum, is_space);
+    std::erase_if(sum, [](char c) { return is_space(c) || c == '\\'; });  // expr has \*
     const double value = sum_of(sum);
     if (has_sum || !std::isfinite(value)) return put_not_executed(out, begin);
     for (const char digit : fmt::format("{}", static_cast<std::int64_t>(value))) out.put({digit, at(begin)});
@@ -190,7 +189,8 @@ class Reader : Cursor {
     }
   }
   void put_unset(Fields& out, std::size_t begin, const std::string& name) {
-    const bool is_argument = is_digit(name[0]) && name != "0", is_folder = is_listed(name, "HOME PWD OLDPWD TMPDIR USER 0");
+    const bool is_argument = is_digit(name[0]) && name != "0",
+               is_folder = is_listed(name, "HOME PWD OLDPWD TMPDIR USER HOSTNAME SLURM_JOB_ID 0");
     if (in_test_ && !is_folder) return;
     const std::string shown = in_quotes("$" + name, 60);
     const std::string why =
@@ -237,10 +237,6 @@ class Reader : Cursor {
     }
     return true;
   }
-  void set_unknown(Variable& variable, const std::string& name, int at, int why) {
-    variable.items.assign(1, {});
-    for (const char c : "$" + name) variable.items[0].push_back({c, at, why});
-  }
   bool takes_redirection() {
     std::size_t digits = 0;
     while (is_digit(peek(digits))) ++digits;
@@ -265,6 +261,23 @@ class Reader : Cursor {
     if (outcome != Outcome::kUnknown) return (outcome != Outcome::kFalse) == wanted ? runs : kNever;
     return runs != 0 ? runs : doubt("the condition", pos_);
   }
+  // Goes into a branch that such an outcome is the condition of.
+  void branch(Block& block, Outcome outcome) {
+    runs_ = block.base = narrowed(block.rest, outcome, true);
+    block.rest = narrowed(block.rest, outcome, false);
+  }
+  // Whether one of the patterns here, up to their ")", is of the text.
+  Outcome pattern(const Text& subject) {
+    const std::size_t begin = pos_;
+    Outcome any = Outcome::kFalse;
+    for (takes("("); !takes(")"); skip_blanks(), takes("|"), skip_blanks()) {
+      const std::size_t from = pos_;
+      const Text one = scanned_word();
+      if (pos_ == from) script_.fail(at(begin), "no \")\" ends this pattern");
+      any = std::max(any, match_of(subject, one));
+    }
+    return any;
+  }
   void open(std::string_view kind, int runs, std::size_t bytes) {
     if (blocks_.size() > kMaxForeignDepth) script_.fail(here(), "more than 64 levels; give import the command alone");
     blocks_.push_back({kind, here(), runs_ = runs, runs});
@@ -285,10 +298,13 @@ class Reader : Cursor {
     const std::string word = plain_word();
     const std::size_t begin = pos_;
     if (block.at_pattern && word != "esac") {
-      for (block.at_pattern = false; !takes(")"); ++pos_)
-        if (at_end()) script_.fail(at(begin), "no \")\" ends this pattern");
-      runs_ = block.base;
+      block.at_pattern = false;
+      branch(block, pattern(block.subject));
     } else if (block.kind == "case" && (takes(";;&") || takes(";;") || takes(";&"))) {
+      if (text_[pos_ - 1].c == '&' && block.base != kNever) {  // goes on, whatever the patterns are
+        block.rest = block.base != 0 ? block.base : doubt("the case", begin);
+        block.subject.push_back({'&', at(begin), block.rest});
+      }
       block.at_pattern = true;
       skip_lines();
     } else if (takes("&&") || takes("||")) {
@@ -308,9 +324,7 @@ class Reader : Cursor {
       close(word == "}" ? "{" : word == "fi" ? "if" : word == "done" ? "loop" : "case", word.size());
     } else if (word == "then" && block.kind == "if") {
       pos_ += word.size();
-      const Outcome outcome = outcome_ == Outcome::kPresumed ? Outcome::kUnknown : outcome_;
-      runs_ = block.base = narrowed(block.rest, outcome, true);
-      block.rest = narrowed(block.rest, outcome, false);
+      branch(block, outcome_ == Outcome::kPresumed ? Outcome::kUnknown : outcome_);
     } else if ((word == "else" || word == "elif") && block.kind == "if") {
       pos_ += word.size();
       runs_ = block.base = block.rest;
@@ -320,9 +334,13 @@ class Reader : Cursor {
       const std::string name = is_listed(word, "for select") ? parameter_name(false) : "";
       if (!name.empty() && runs_ != kNever) set_unknown(script_.variables[name], name, at(begin), runs_);
     } else if (word == "case") {
-      open("case", doubtful("the case"), word.size());
+      open("case", runs_, word.size());
       skip_blanks();
-      scanned_word();
+      in_test_ = true;
+      Text subject = scanned_word();
+      in_test_ = false;
+      if (why_of(subject) != 0) blocks_.back().rest = doubtful("the case");
+      blocks_.back().subject = std::move(subject);
       skip_lines();
       if (!takes("in")) script_.fail(at(begin), "no \"in\" follows this");
       skip_lines();
@@ -434,35 +452,22 @@ class Reader : Cursor {
       if (at_end()) script_.fail(at(begin), fmt::format("no \"{}\" closes this", end));
       ends = plain_word() == end;
       if (const bool is_or = ends || takes("||"); is_or || takes("&&")) {
-        all = std::min(all, test_part(std::exchange(words, {})));
+        all = std::min(all, outcome_of(std::exchange(words, {})));
         if (is_or) any = std::max(any, std::exchange(all, Outcome::kTrue));
       } else if (ends_word(peek())) {
         is_followed = false;
         ++pos_;
-      } else {
-        words.push_back(scanned_word());
+      } else {  // "[" is a command, of which an empty variable without quotes is no word
+        Fields fields{end == "]"};
+        scan(fields, Stop::kWord, false);
+        if (fields.splits) std::ranges::move(fields.take(), std::back_inserter(words));
+        else words.push_back(fields.take_one());
       }
     }
     in_test_ = false;
     pos_ += end.size();
     return is_followed ? any : Outcome::kUnknown;
   }
-  static Outcome test_part(const std::vector<Text>& words) {
-    std::vector<std::string> texts;
-    for (const Text& word : words) {
-      if (why_of(word) != 0) return Outcome::kUnknown;
-      texts.push_back(bytes_of(word));
-    }
-    const bool is_not = !texts.empty() && texts[0] == "!";
-    texts.erase(texts.begin(), texts.begin() + (is_not ? 1 : 0));
-    bool is_true = texts.size() == 1 && !texts[0].empty();
-    if (texts.size() == 2 && is_listed(texts[0], "-z -n")) is_true = texts[1].empty() == (texts[0] == "-z");
-    else if (texts.size() == 3 && is_listed(texts[1], "= == -eq != -ne") && texts[2].find_first_of("*?[") == std::string::npos)
-      is_true = (texts[0] == texts[2]) == is_listed(texts[1], "= == -eq");
-    else if (texts.size() != 1) return Outcome::kUnknown;
-    return is_true != is_not ? Outcome::kTrue : Outcome::kFalse;
-  }
-
   bool in_test_ = false;       // a variable that is set nowhere is empty
   bool has_no_items_ = false;  // "${A[@]}" of an empty array was replaced: its quotes make no word
   std::vector<ShellWord> before_;

@@ -25,9 +25,10 @@ struct ShellCommand {
 
 // The commands that `text`, which check_foreign_text() accepts, runs in an environment of `variables` ("NAME=value" with their
 // lines) and without arguments, in their order. Quotes, continued lines, NAME=value, NAME+=.., NAME=( .. ), "${NAME[@]}",
-// ${NAME:-default}, $(( integers )), tests of texts, eval and bash -c are followed; nothing is executed: $(..), loops, `case` and
-// tests of files leave variables unknown and commands in doubt, which each of them says. A variable that is set nowhere is empty in
-// a test, and unknown in a word. `settings` are names of variables to pass on where they stand before a command or are exported.
+// ${NAME:-default}, $(( integers )), $(expr integers), `case`, tests of texts and integers, eval and bash -c are followed; nothing
+// is executed: other $(..), loops and tests of files leave variables unknown and commands in doubt, which each of them says. A
+// variable that is set nowhere is empty in a test, and unknown in a word. `settings` are names of variables to pass on where they
+// stand before a command or are exported.
 // Throws ConfigError "<source>:<line>:<column>: <why>": quotes, brackets and blocks that do not close, more than 64 levels, and
 // more than 4 MiB once variables are replaced.
 std::vector<ShellCommand> read_shell(std::string_view text, std::string_view source,

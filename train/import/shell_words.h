@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <map>
 #include <span>
@@ -43,6 +44,16 @@ inline bool is_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <=
 inline bool is_space(char c) { return has(" \t\r\n", c); }
 inline bool ends_word(char c) { return c == '\0' || is_space(c) || has(";&|()<>", c); }
 
+inline void set_unknown(Variable& variable, const std::string& name, int at, int why) {
+  variable.items.assign(1, {});
+  for (const char c : "$" + name) variable.items[0].push_back({c, at, why});
+}
+// Whether "$(pwd)/a" runs a program whose answer is the user's own, as $HOME is.
+inline bool is_place_or_time(std::string_view command) {
+  command.remove_prefix(std::min(command.size(), command.find_first_not_of("$(`")));
+  return is_listed(command.substr(0, command.find_first_of(" )`")), "pwd date hostname whoami dirname realpath basename readlink");
+}
+
 inline std::string bytes_of(const Text& text) {
   std::string bytes;
   for (const Char& c : text) bytes += c.c;
@@ -69,6 +80,56 @@ inline double sum_of(std::string_view text) {
     sign = text[0];
   }
   return kNone;
+}
+
+// In this order "and" is the lower and "or" the higher of two. kPresumed: of a command that is not executed, whose success `&&`
+// takes for granted and `if` does not.
+enum class Outcome : std::uint8_t { kFalse, kUnknown, kTrue, kPresumed };
+
+// Returns what a test of these words, which stand between && and ||, comes to.
+inline Outcome outcome_of(const std::vector<Text>& words) {
+  std::vector<std::string> texts;
+  for (const Text& word : words) {
+    if (why_of(word) != 0) return Outcome::kUnknown;
+    texts.push_back(bytes_of(word));
+  }
+  const bool is_not = !texts.empty() && texts[0] == "!";
+  texts.erase(texts.begin(), texts.begin() + (is_not ? 1 : 0));
+  const std::size_t count = texts.size();
+  const std::string_view sign = count == 3 ? texts[1] : "";
+  bool is_true = count == 1 && !texts[0].empty();
+  if (count == 2 && is_listed(texts[0], "-z -n")) {
+    is_true = texts[1].empty() == (texts[0] == "-z");
+  } else if (count == 2 && is_listed(texts[0], "= == -eq != -ne")) {
+    return Outcome::kFalse;  // an error
+  } else if (is_listed(sign, "= == -eq != -ne") && texts[2].find_first_of("*?[") == std::string::npos) {
+    is_true = (texts[0] == texts[2]) == is_listed(sign, "= == -eq");
+  } else if (is_listed(sign, "-lt -le -gt -ge")) {
+    const double a = sum_of(texts[0]), b = sum_of(texts[2]);
+    if (!std::isfinite(a - b)) return Outcome::kUnknown;
+    is_true = sign == "-lt" ? a < b : sign == "-le" ? a <= b : sign == "-gt" ? a > b : a >= b;
+  } else if (count != 1) {
+    return Outcome::kUnknown;
+  }
+  return is_true != is_not ? Outcome::kTrue : Outcome::kFalse;
+}
+
+// Whether a pattern of letters, * and ? is of the whole text.
+inline bool is_match(std::string_view text, std::string_view pattern) {
+  std::size_t t = 0, p = 0, star = pattern.npos, from = 0;
+  while (t < text.size() || p < pattern.size()) {
+    if (p < pattern.size() && pattern[p] == '*') star = p++, from = t;
+    else if (t < text.size() && p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) ++t, ++p;
+    else if (star != pattern.npos && from < text.size()) t = ++from, p = star + 1;
+    else return false;
+  }
+  return true;
+}
+
+inline Outcome match_of(const Text& text, const Text& pattern) {
+  const std::string signs = bytes_of(pattern);
+  if (why_of(text) != 0 || why_of(pattern) != 0 || signs.find_first_of("[\\") != signs.npos) return Outcome::kUnknown;
+  return is_match(bytes_of(text), signs) ? Outcome::kTrue : Outcome::kFalse;
 }
 
 // The fields that a word becomes.

@@ -121,8 +121,8 @@ class YamlConverter {
     return made;
   }
 
-  // Puts scalars in the place of references to them.
-  void resolve(JsonValue& value, const JsonValue& root) {
+  // Puts scalars in the place of references to them, and to references.
+  void resolve(JsonValue& value, const JsonValue& root, int depth = 0) {
     if (value.is_object())
       for (JsonMember& member : value.members()) resolve(member.value, root);
     if (!value.is_string()) return;
@@ -136,9 +136,10 @@ class YamlConverter {
       more = dot < path.size();
       path.remove_prefix(more ? dot + 1 : dot);
     }
-    if (target == nullptr || target == &value || target->is_object() || target->is_array()) return;
+    if (target == nullptr || target->is_object() || target->is_array() || depth == kMaxForeignDepth) return;
     JsonValue found = *target;
     limits_.add(found.is_string() ? found.as_string().size() : 0, 0, value.line(), value.column());
+    resolve(found, root, depth + 1);
     found.set_position(value.line(), value.column());
     value = std::move(found);
   }

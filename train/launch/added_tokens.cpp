@@ -27,7 +27,7 @@ namespace {
 std::optional<RecordedTokenizer> most_tokens(const DataConfig& data) {
   std::optional<RecordedTokenizer> most;
   for (const auto* part : {&data.train, &data.valid}) {
-    for (const DataSource& source : *part) {
+    for (const WeightedPath& source : *part) {
       std::optional<DatasetRecord> record;
       try {
         record = read_record(source.path);

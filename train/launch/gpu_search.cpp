@@ -6,6 +6,7 @@
 #include <set>
 #include <utility>
 
+#include "core/at.h"
 #include "core/host_name.h"
 #include "core/json_reader.h"
 #include "core/number_text.h"
@@ -94,15 +95,15 @@ class GpusAsked {
     ranks_of_gpu_.clear();
     for (std::size_t r = 0; r < all.size(); ++r) {
       if (assigned_[r] < 0) continue;
-      const GpuWord& gpu = all[r][static_cast<std::size_t>(assigned_[r])];
+      const GpuWord& gpu = at(all[r], assigned_[r]);
       ranks_of_gpu_[gpu.id].push_back(static_cast<int>(r));
       names_[gpu.id] = gpu.name;
     }
   }
 
   const GpuFacts* gpu_of(int rank) const {
-    const int place = assigned_[static_cast<std::size_t>(rank)];
-    return place < 0 ? nullptr : &usable_[static_cast<std::size_t>(place)];
+    const int place = at(assigned_, rank);
+    return place < 0 ? nullptr : &at(usable_, place);
   }
 
   void left_out(const GpuFacts& gpu, const std::string& why) {
@@ -142,7 +143,7 @@ class GpusAsked {
     if (found_.gpu_slots.size() < ranks_.mine.size()) found_.gpu_slots.clear();
     if (!found_.gpu_slots.empty()) found_.problem.clear();
     for (const int number : opened_) {
-      if (std::ranges::none_of(found_.gpu_slots, [&](const GpuSeat& gpu_slot) { return gpu_slot.gpu.number == number; })) cuda_.close_gpu(number);
+      if (std::ranges::none_of(found_.gpu_slots, [&](const GpuSlot& gpu_slot) { return gpu_slot.gpu.number == number; })) cuda_.close_gpu(number);
     }
   }
 
@@ -157,7 +158,7 @@ class GpusAsked {
   // All have opened their GPUs by now, and none has taken memory.
   void ask_for_memory() {
     try {
-      for (GpuSeat& gpu_slot : found_.gpu_slots) gpu_slot.free_bytes = cuda_.free_bytes(gpu_slot.gpu.number);
+      for (GpuSlot& gpu_slot : found_.gpu_slots) gpu_slot.free_bytes = cuda_.free_bytes(gpu_slot.gpu.number);
     } catch (const Error& error) {
       found_.problem = error.what();
       found_.gpu_slots.clear();
@@ -167,7 +168,7 @@ class GpusAsked {
   // The same on every rank.
   void describe_run() {
     GpuWords mine;
-    for (const GpuSeat& gpu_slot : found_.gpu_slots)
+    for (const GpuSlot& gpu_slot : found_.gpu_slots)
       mine.push_back({.id = gpu_slot.gpu.id, .text = text_of(gpu_slot.gpu), .free_bytes = gpu_slot.free_bytes, .total_bytes = gpu_slot.gpu.total_bytes});
     std::map<std::string, std::int64_t> free;
     std::vector<std::string> ids;  // of the GPUs in found_.memory

@@ -15,7 +15,7 @@
 namespace trident {
 
 // A rank's place on a GPU.
-struct GpuSeat {
+struct GpuSlot {
   GpuFacts gpu;
   int ranks = 1;                // of this run on that GPU
   std::int64_t free_bytes = 0;  // of its memory, while the ranks have opened it and taken nothing yet
@@ -23,7 +23,7 @@ struct GpuSeat {
 
 // The ranks' findings, in words and numbers. Only `gpu_slots` and `problem` differ between processes.
 struct GpuSearch {
-  std::vector<GpuSeat> gpu_slots;      // of this process's ranks; empty if one of them has no GPU
+  std::vector<GpuSlot> gpu_slots;      // of this process's ranks; empty if one of them has no GPU
   std::string problem;              // why not; empty if there are gpu_slots, or nobody looked
   std::vector<std::string> gpus;   // names of the GPUs that ranks of the run compute on, each GPU once
   std::vector<MemoryPool> memory;   // of these GPUs

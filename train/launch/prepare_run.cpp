@@ -36,12 +36,6 @@
 namespace trident {
 namespace {
 
-std::vector<WeightedPath> weighted_paths(const std::vector<DataSource>& sources) {
-  std::vector<WeightedPath> paths;
-  for (const DataSource& source : sources) paths.push_back({source.path, source.weight});
-  return paths;
-}
-
 // Where data.eod is not what ends the documents that a tokenizer of the records made.
 std::vector<std::string> other_ends(const DataConfig& data, const std::vector<std::string>& prefixes, const ReadAt& read_at) {
   std::vector<std::string> warnings;
@@ -235,8 +229,7 @@ std::optional<int> first_core_here(const LaunchSite& place, const MachineFacts& 
 TrainConfig with_steps_of_epochs(TrainConfig config) {
   if (!config.run.epochs) return config;
   const DataConfig& data = config.data;
-  const TokenSources sources =
-      open_token_sources(weighted_paths(data.train), weighted_paths(data.valid), data.split, ::pread, data.samples);
+  const TokenSources sources = open_token_sources(data.train, data.valid, data.split, ::pread, data.samples);
   config.run.steps = steps_of_epochs(*config.run.epochs, samples_of(sources.train, config.batch.sequence), config.batch.global);
   return config;
 }
@@ -248,11 +241,11 @@ TrainConfig with_facts_of_files(TrainConfig config) {
   }
   DataConfig& data = config.data;
   for (const auto* part : {&data.train, &data.valid})
-    for (const DataSource& source : *part) data.has_mask = data.has_mask || is_there(mask_path(source.path));
+    for (const WeightedPath& source : *part) data.has_mask = data.has_mask || is_there(mask_path(source.path));
   if (!data.reset_attention_mask || data.mean_document) return config;
   double documents = 0, weights = 0;  // of a token of the blend
   try {
-    for (const DataSource& source : data.train) {
+    for (const WeightedPath& source : data.train) {
       const IndexedDataset dataset(source.path);
       const bool by_index = data.boundaries == DocumentBoundaries::kIndex;
       const std::int64_t count = by_index ? dataset.num_sequences() : dataset.num_documents();
@@ -269,9 +262,7 @@ TrainConfig with_facts_of_files(TrainConfig config) {
 
 void open_data(RunInputs& inputs, bool looks, const ReadAt& read_at) {
   const TrainConfig& config = inputs.plan.config;
-  inputs.sources =
-      open_token_sources(weighted_paths(config.data.train), weighted_paths(config.data.valid), config.data.split, read_at,
-                         config.data.samples);
+  inputs.sources = open_token_sources(config.data.train, config.data.valid, config.data.split, read_at, config.data.samples);
   if (looks) compare_tokenizers(inputs, read_at), compare_packs(inputs), refuse_other_than_pairs(inputs);
   refuse_other_masks(inputs);
   if (looks && config.data.is_packed())

@@ -28,7 +28,7 @@ MachineFacts machine_facts(const DeviceChoice& choice, int local_ranks, std::opt
   } else {
     facts.device = DeviceKind::kCuda;
     facts.multiplies_fp16 = true;
-    const auto has_bf16 = [](const GpuSeat& gpu_slot) { return gpu_slot.gpu.compute_capability >= kFirstFastBf16; };
+    const auto has_bf16 = [](const GpuSlot& gpu_slot) { return gpu_slot.gpu.compute_capability >= kFirstFastBf16; };
     facts.bf16_over_fp32 = std::ranges::all_of(choice.found.gpu_slots, has_bf16) ? kMatrixUnitsOverFp32 : 0;
     facts.memory = choice.found.memory;
     facts.description = choice.found.gpu_slots.front().gpu.name;

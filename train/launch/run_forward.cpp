@@ -52,7 +52,7 @@ ForwardInputs prepare(ForwardModel model, int world_size, const MachineFacts& ma
   if (world_size == 0) check_thread_ranks(config);
   const ParallelConfig& parallel = config.parallel;
   const std::int64_t replica = ranks_of_a_replica(parallel);
-  const std::int64_t data = parallel.data.ranks.value_or(std::max<std::int64_t>(1, world_size / replica));
+  const std::int64_t data = parallel.data.value_or(std::max<std::int64_t>(1, world_size / replica));
   const std::int64_t wanted = config.batch.micro;
   ForwardInputs inputs;
   for (;; config.batch.micro /= 2) {

@@ -11,6 +11,7 @@
 #include <optional>
 #include <utility>
 
+#include "core/at.h"
 #include "core/host_name.h"
 #include "core/json_reader.h"
 #include "device/cpu/cpu_device.h"
@@ -67,7 +68,7 @@ template <class Key> std::vector<std::pair<std::string, std::vector<int>>> group
 
 // "avx512, bf16 by AMX on ranks 0-3 (n1); avx2, no bf16 on ranks 4-7 (n2)"
 template <class Key> std::string who_has_what(const std::vector<StartUpFacts>& facts, Key key) {
-  const auto host_of = [&](int rank) { return facts[static_cast<std::size_t>(rank)].host; };
+  const auto host_of = [&](int rank) { return at(facts, rank).host; };
   std::string text;
   for (const auto& [value, ranks] : grouped(facts, key))
     text += fmt::format("{}{} on {}", text.empty() ? "" : "; ", value, ranks_by_host(ranks, host_of));
@@ -289,7 +290,7 @@ std::string topology_warning(Rendezvous& job, const ProcessGrid& grid, const std
     const std::vector<int> group = grid.group(r, grid.whole(Axis::kTensor));
     if (group.front() != r) continue;
     ++groups;
-    const auto node_of = [&](int member) { return nodes[static_cast<std::size_t>(member)]; };
+    const auto node_of = [&](int member) { return at(nodes, member); };
     if (std::all_of(group.begin(), group.end(), [&](int member) { return node_of(member) == node_of(r); })) continue;
     if (spanning++ == 0) example = group;
   }
@@ -300,7 +301,7 @@ std::string topology_warning(Rendezvous& job, const ProcessGrid& grid, const std
   return fmt::format(
       "{} of {} tensor-parallel groups span nodes ({}): every layer's collectives cross the network; start a multiple of "
       "parallel.tensor = {} ranks per node in rank order, or put tp first in parallel.order",
-      spanning, groups, ranks_by_host(example, [&](int r) { return hosts[static_cast<std::size_t>(r)]; }), grid.degrees().tensor);
+      spanning, groups, ranks_by_host(example, [&](int r) { return at(hosts, r); }), grid.degrees().tensor);
 }
 
 }  // namespace trident

@@ -141,7 +141,11 @@ void Console::step(const StepMetrics& metrics) {
   last_ = metrics;
   doing_.clear();
   const auto text = mode_ == ConsoleMode::kTerminal ? step_line : plain_step_line;
-  line(fmt::format("[{}] {}", RunClock::time_of_day(), text(metrics, total_steps_)));
+  std::string shown = fmt::format("[{}] {}", RunClock::time_of_day(), text(metrics, total_steps_));
+  // In a narrow terminal the last numbers are left out, which the bar and the logs have: a table reads better than folded rows.
+  const std::size_t columns = mode_ == ConsoleMode::kTerminal ? terminal_columns(descriptor_) : shown.size();
+  for (std::size_t end = shown.rfind("  "); shown.size() > columns && end != shown.npos; end = shown.rfind("  ")) shown.resize(end);
+  line(shown);
 }
 
 void Console::eval(const EvalMetrics& metrics) {

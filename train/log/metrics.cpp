@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "core/json_by_name.h"
 #include "core/json_reader.h"
 
 namespace trident {
@@ -31,7 +32,6 @@ void add(JsonValue& json, const std::string& before, const ValidLoss& valid) {
 double ValidLoss::perplexity() const { return std::exp(loss); }
 
 std::string to_json_line(const StepMetrics& m) {
-  const JsonValue::Object comm{{"tp", m.comm_bytes.tp}, {"cp", m.comm_bytes.cp}, {"dp", m.comm_bytes.dp}, {"pp", m.comm_bytes.pp}};
   JsonValue line(JsonValue::Object{{"step", m.step},
                                    {"loss", m.loss},
                                    {"grad_norm", m.grad_norm},
@@ -42,7 +42,7 @@ std::string to_json_line(const StepMetrics& m) {
                                    {"tokens_per_s", m.tokens_per_s},
                                    {"mfu", optional_number(m.mfu)},
                                    {"peak_bytes", m.peak_bytes},
-                                   {"comm_bytes", comm}});
+                                   {"comm_bytes", json_by_name<Axis>(m.comm_bytes)}});
   if (m.masked_flops_share) line.set("mfu_masked", m.mfu ? JsonValue(*m.mfu * *m.masked_flops_share) : JsonValue());
   if (m.loss_tokens) line.set("loss_tokens", *m.loss_tokens);
   add(line, "", m.token_accuracy, m.rewards);

@@ -2,6 +2,7 @@
 // keys.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -9,14 +10,10 @@
 #include <vector>
 
 #include "core/file_io.h"
+#include "core/parallel_axis.h"
 #include "train/log/run_clock.h"
 
 namespace trident {
-
-// Logical bytes sent in one step, summed over ranks, by axis.
-struct CommBytes {
-  std::int64_t tp = 0, cp = 0, dp = 0, pp = 0;
-};
 
 // Means over the pairs of a global batch of loss.type "dpo".
 struct PairRewards {
@@ -42,7 +39,7 @@ struct StepMetrics {
   std::optional<double>
       masked_flops_share;        // of those, with the keys that are seen alone; nothing: no token sees less than all before it
   std::int64_t peak_bytes = 0;   // arena high-water, maximum over ranks
-  CommBytes comm_bytes;
+  std::array<std::int64_t, kNumAxes> comm_bytes{};  // logical ones sent in the step, summed over ranks
   double seconds_left = 0;       // to the last step, as this start's went so far (not in the record)
 };
 

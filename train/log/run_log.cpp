@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/at.h"
 #include "core/counted.h"
 #include "core/file_io.h"
 #include "core/json_by_name.h"
@@ -182,11 +183,10 @@ void RunLog::step(const StepMetrics& metrics, std::int64_t steps, const StepTime
   errors_.keep(kMetricsLog, [&] { metrics_.write(metrics); });
   errors_.keep(kTimingLog, [&] { timing_.write_line(timing_line(metrics.step, steps, times, busy, save_seconds)); });
   std::vector<std::pair<std::string, double>> named{{"train/skipped_steps", static_cast<double>(metrics.skipped)},
-                                                    {"comm_bytes/tp", static_cast<double>(metrics.comm_bytes.tp)},
-                                                    {"comm_bytes/cp", static_cast<double>(metrics.comm_bytes.cp)},
-                                                    {"comm_bytes/dp", static_cast<double>(metrics.comm_bytes.dp)},
-                                                    {"comm_bytes/pp", static_cast<double>(metrics.comm_bytes.pp)},
                                                     {"time_ms/busiest_rank", 1e3 * busy.max}};
+  for (int axis = 0; axis < kNumAxes; ++axis)
+    named.emplace_back(fmt::format("comm_bytes/{}", to_string(static_cast<Axis>(axis))),
+                       static_cast<double>(at(metrics.comm_bytes, axis)));
   for (std::size_t i = 0; i < kNumStepParts; ++i)
     named.emplace_back(fmt::format("time_ms/{}", to_string(static_cast<StepPart>(i))), 1e3 * times.wall[i]);
   for (std::size_t i = 0; i < kNumWaitedFor; ++i) {

@@ -4,6 +4,7 @@
 #include <bit>
 #include <numeric>
 
+#include "core/at.h"
 #include "core/check.h"
 
 namespace trident {
@@ -47,7 +48,7 @@ std::string_view to_string(StepPart part) {
 
 std::string_view to_string(WaitedFor what) {
   constexpr std::array<std::string_view, kNumWaitedFor> names{"tp", "pp", "dp"};
-  return names[static_cast<std::size_t>(what)];
+  return at(names, what);
 }
 
 StepPart part_of(InstructionKind kind) {
@@ -106,7 +107,7 @@ StepTimes step_times(const StepProgram& program, std::span<const InstructionTime
   return result;
 }
 
-MiddleHalf middle_half(std::vector<double> values) {
+NumberRange middle_half(std::vector<double> values) {
   if (values.empty()) return {};
   std::ranges::sort(values);
   const std::size_t quarter = (values.size() - 1) / 4;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/number_range.h"
 #include "pipeline/executor.h"
 
 namespace trident {
@@ -52,9 +53,6 @@ StepTimes step_times(const StepProgram& program, std::span<const InstructionTime
                      double step_seconds);
 
 // Between which half of some values lies: a quarter is below, a quarter above. Of three or fewer, the least and the largest.
-struct MiddleHalf {
-  double low = 0, high = 0;
-};
-MiddleHalf middle_half(std::vector<double> values);
+NumberRange middle_half(std::vector<double> values);
 
 }  // namespace trident

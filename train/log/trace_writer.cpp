@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "core/json_reader.h"
 
@@ -13,9 +14,6 @@ namespace trident {
 namespace {
 
 // Whole nanoseconds, so that what ends where another begins still does in the file. Microseconds are the format's unit.
-struct Interval {
-  std::int64_t start = 0, end = 0;
-};
 std::string microseconds(std::int64_t nanoseconds) {
   return fmt::format("{}{}.{:03}", nanoseconds < 0 ? "-" : "", std::abs(nanoseconds) / 1000, std::abs(nanoseconds) % 1000);
 }
@@ -29,7 +27,7 @@ std::string_view to_string(TraceLane lane) {
   constexpr std::array<std::string_view, kNumTraceLanes> names{
       "step",   "compute",      "waiting",       "collectives in compute", "reduce",
       "gather", "send forward", "send backward", "receive forward",        "receive backward"};
-  return names[static_cast<std::size_t>(lane)];
+  return at(names, lane);
 }
 
 TraceWriter::TraceWriter(const std::string& path, TraceLayout layout, std::vector<ClockOffset> clocks, double start)
@@ -73,19 +71,18 @@ void TraceWriter::add(int rank, std::span<const TraceSlice> slices) {
 }
 
 void TraceWriter::add_slice(int rank, const TraceSlice& slice) {
-  const ClockOffset& clock = clocks_[static_cast<std::size_t>(rank)];
+  const ClockOffset& clock = at(clocks_, rank);
   const auto nanoseconds = [&](double seconds) { return std::llround(1e9 * (seconds + clock.offset - start_)); };
-  const Interval at{nanoseconds(slice.start), nanoseconds(slice.end)};
+  const std::int64_t start = nanoseconds(slice.start), end = nanoseconds(slice.end);
   const auto write = [&](std::string_view name, std::string_view category, const std::string& arguments) {
     event(fmt::format(
         "\"ph\":\"X\",\"pid\":{},\"tid\":{},\"ts\":{},\"dur\":{},\"name\":\"{}\",\"cat\":\"{}\",\"args\":{{\"step\":{}{}}}", rank,
-        static_cast<int>(slice.lane), microseconds(at.start), microseconds(at.end - at.start), name, category, slice.step,
-        arguments));
+        static_cast<int>(slice.lane), microseconds(start), microseconds(end - start), name, category, slice.step, arguments));
   };
   if (slice.instruction == TraceSlice::kStep) return write(fmt::format("step {}", slice.step), "step", "");
   if (slice.instruction == TraceSlice::kBatch) return write("batch", "data", "");
 
-  const StepProgram& program = layout_.programs[static_cast<std::size_t>(layout_.grid.coordinates(rank).pipeline)];
+  const StepProgram& program = at(layout_.programs, layout_.grid.coordinates(rank).pipeline);
   const Instruction& instruction = program.instructions.at(static_cast<std::size_t>(slice.instruction));
   const std::string index = fmt::format(",\"instruction\":{}", slice.instruction);
   switch (slice.lane) {
@@ -116,7 +113,7 @@ void TraceWriter::add_arrow(int rank, const TraceSlice& slice, const Instruction
   id = id * layout_.num_virtual_stages + sender;
   id = id * 4 + kind;
   id = ((id * d.data + c.data) * d.context + c.context) * d.tensor + c.tensor;
-  const double offset = clocks_[static_cast<std::size_t>(rank)].offset - start_;
+  const double offset = at(clocks_, rank).offset - start_;
   const std::int64_t start = std::llround(1e9 * (slice.start + offset)), end = std::llround(1e9 * (slice.end + offset));
   // Inside its slice: an arrow's end belongs to the slice around its time, and a slice does not hold its own end.
   event(fmt::format("\"ph\":\"{}\",{}\"pid\":{},\"tid\":{},\"ts\":{},\"name\":\"message\",\"cat\":\"message\",\"id\":{}",

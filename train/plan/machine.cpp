@@ -36,7 +36,7 @@ MachineFacts cpu_machine_facts(int local_ranks, std::optional<double> ratio) {
 std::string processor_name(const std::string& cpuinfo, const CpuFeatures& features) {
   std::ifstream file(cpuinfo);
   std::string name = "unknown processor", family;
-  // Those of the first processor: an empty line ends it.
+  // The first processor's lines end with an empty one.
   for (std::string line; std::getline(file, line) && !line.empty();) {
     const std::size_t colon = line.find(": ");
     if (colon == std::string::npos) continue;

@@ -53,7 +53,7 @@ void check_thread_ranks(const TrainConfig& config) {
   throw ConfigError(fmt::format(
       "parallel.data x parallel.pipeline x parallel.tensor = {} x {} x {} = {} ranks: as threads of one process at most "
       "{} can run; lower the degrees",
-      p.data.ranks.value_or(1), p.pipeline, p.tensor, ranks, kMaxThreadRanks));
+      p.data.value_or(1), p.pipeline, p.tensor, ranks, kMaxThreadRanks));
 }
 
 void check_model_fits(const ModelConfig& model, const TrainConfig& config, std::int64_t machine_bytes) {

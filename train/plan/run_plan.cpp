@@ -9,6 +9,7 @@
 #include <memory>
 #include <numeric>
 
+#include "core/at.h"
 #include "core/counted.h"
 #include "core/int_math.h"
 #include "device/dry/dry_device.h"
@@ -29,8 +30,8 @@ namespace {
 ParallelDegrees degrees_of(const ParallelConfig& parallel, int world_size) {
   ParallelDegrees degrees{checked_cast<int>(parallel.tensor), checked_cast<int>(parallel.context), 1,
                           checked_cast<int>(parallel.pipeline)};
-  if (parallel.data.ranks) {
-    degrees.data = checked_cast<int>(*parallel.data.ranks);
+  if (parallel.data) {
+    degrees.data = checked_cast<int>(*parallel.data);
   } else if (world_size > 0) {
     const int replica = degrees.world_size();
     if (world_size % replica != 0) {
@@ -122,7 +123,7 @@ DType compute_dtype(const PrecisionConfig& precision, const MachineFacts& machin
   return bf16_products_at(ratio) == Bf16Products::kNative ? DType::kBF16 : DType::kF32;
 }
 
-// What auto chose where the run began holds on machines that would choose otherwise.
+// The choice of auto where the run began holds on machines that would choose otherwise.
 void settle_precision(RunPlan& plan, const MachineFacts& machine) {
   PrecisionConfig& precision = plan.config.precision;
   plan.compute = compute_dtype(precision, machine, plan.compute_reason);
@@ -359,12 +360,8 @@ std::int64_t RunPlan::document_interval() const {
   return std::llround(std::clamp(seen, 1.0, longest));
 }
 
-const StepProgram& RunPlan::step_program(int rank) const {
-  return step_programs[static_cast<std::size_t>(grid.coordinates(rank).pipeline)];
-}
-const StepProgram& RunPlan::eval_program(int rank) const {
-  return eval_programs[static_cast<std::size_t>(grid.coordinates(rank).pipeline)];
-}
+const StepProgram& RunPlan::step_program(int rank) const { return at(step_programs, grid.coordinates(rank).pipeline); }
+const StepProgram& RunPlan::eval_program(int rank) const { return at(eval_programs, grid.coordinates(rank).pipeline); }
 
 namespace {
 
@@ -433,7 +430,7 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
         fmt::format("model.dropout = {}: loss.type \"dpo\" compares the model with a reference that has none; set it to 0",
                     dropout));
   if (machine.device == DeviceKind::kCpu) {
-    const std::optional<std::int64_t>& asked = config.run.threads_per_rank.threads;
+    const std::optional<std::int64_t>& asked = config.run.threads_per_rank;
     plan.threads_per_rank = asked ? checked_cast<int>(*asked) : machine.core_share.threads();
     const bool has_quota = machine.core_share.at_once() < machine.core_share.cores;
     if (!asked) (has_quota ? plan.notes : plan.details).push_back(threads_line(machine.core_share));

@@ -5,12 +5,14 @@
 #include <map>
 #include <tuple>
 
+#include "core/at.h"
+
 namespace trident {
 
 std::vector<std::int64_t> StepRecord::counts() const {
   std::vector<std::int64_t> counts(passes.size());
   if (!counts.empty()) counts[0] = 1;
-  for (const std::int32_t pass : pass_of) ++counts[static_cast<std::size_t>(pass)];
+  for (const std::int32_t pass : pass_of) ++at(counts, pass);
   return counts;
 }
 
@@ -24,8 +26,7 @@ std::array<double, kNumAxes> StepRecord::bytes_sent() const {
     }
   }
   std::array<double, kNumAxes> bytes{};
-  for (const auto& [key, sum] : times_n)
-    bytes[static_cast<std::size_t>(std::get<Axis>(key))] += static_cast<double>(sum) / std::get<int>(key);
+  for (const auto& [key, sum] : times_n) at(bytes, std::get<Axis>(key)) += static_cast<double>(sum) / std::get<int>(key);
   return bytes;
 }
 

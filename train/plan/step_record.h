@@ -11,6 +11,7 @@
 #include <variant>
 #include <vector>
 
+#include "core/at.h"
 #include "core/work_kind.h"
 #include "device/op_values.h"
 #include "parallel/communicator/collective_call.h"
@@ -63,7 +64,7 @@ struct StepRecord {
   std::vector<PassRecord> passes;     // distinct ones; the first is what lies outside of instructions
   std::vector<std::int32_t> pass_of;  // by instruction of the rank's program: a number in `passes`
 
-  const PassRecord& pass(std::size_t instruction) const { return passes[static_cast<std::size_t>(pass_of[instruction])]; }
+  const PassRecord& pass(std::size_t instruction) const { return at(passes, pass_of[instruction]); }
   // How often each pass is run.
   std::vector<std::int64_t> counts() const;
   std::array<double, kNumAxes> bytes_sent() const;  // as DryRun has it

@@ -7,6 +7,7 @@
 #include <utility>
 #include <variant>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "parallel/communicator/call_bytes.h"
 
@@ -121,7 +122,7 @@ std::int32_t StepRecorder::number_of(PassRecord& pass) {
   if (interning_ == Interning::kOn) {
     const auto [first, last] = by_hash_.equal_range(hash);
     for (auto it = first; it != last; ++it) {
-      if (record_.passes[static_cast<std::size_t>(it->second)] == pass) return it->second;
+      if (at(record_.passes, it->second) == pass) return it->second;
     }
   }
   const auto number = static_cast<std::int32_t>(record_.passes.size());

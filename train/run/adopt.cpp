@@ -70,7 +70,7 @@ JsonValue compared_of(const TrainConfig& config) {
       continue;
     }
     JsonValue::Array weights;
-    for (const DataSource& source : config.data.train) weights.emplace_back(source.weight);
+    for (const WeightedPath& source : config.data.train) weights.emplace_back(source.weight);
     if (config.data.train.size() > 1) out.set(path, std::move(weights));
   }
   return out;
@@ -287,7 +287,7 @@ void check_initial_model(const TrainConfig& config, const std::vector<ManifestTe
 
 bool blend_weights_changed(const TrainConfig& config, const Resume& resume) {
   const TrainConfig then = config_of(resume).config;
-  return !std::ranges::equal(config.data.train, then.data.train, {}, &DataSource::weight, &DataSource::weight);
+  return !std::ranges::equal(config.data.train, then.data.train, {}, &WeightedPath::weight, &WeightedPath::weight);
 }
 
 JsonValue data_fingerprint(const std::vector<DataFacts>& training) {

@@ -125,7 +125,7 @@ void BatchBuffers::write_positions() {
   device_.write(device_.compute_stream(), positions_by_sample_, by_sample.data());
 }
 
-// Those of micro-batch k, i32 [b*T].
+// Cuts out micro-batch k's, i32 [b*T].
 TensorView BatchBuffers::first_keys(TensorView all, std::int64_t k) const {
   return all.rows(k, 1).flat().range(0, plan_.config.batch.micro * plan_.config.batch.sequence);
 }

@@ -71,15 +71,14 @@ std::string epochs_text(const TrainConfig& config, std::int64_t samples) {
 
 bool same_shares(const std::string& a, const std::string& b) {
   constexpr std::int64_t kMany = 1'000'000;
-  return std::ranges::equal(split_documents(a, kMany), split_documents(b, kMany),
-                            [](const DocumentRange& x, const DocumentRange& y) { return x.begin == y.begin && x.end == y.end; });
+  return std::ranges::equal(split_documents(a, kMany), split_documents(b, kMany));
 }
 
 // The third share of data.split is neither trained on nor held out.
 std::int64_t unused_documents(const std::string& split, std::span<const TokenSource> sources, std::int64_t& documents) {
   std::int64_t unused = 0;
   for (const TokenSource& source : sources) {
-    const DocumentRange last = split_documents(split, source.dataset->num_documents())[2];
+    const IndexRange last = split_documents(split, source.dataset->num_documents())[2];
     unused += last.end - last.begin;
     documents += source.dataset->num_documents();
   }
@@ -142,7 +141,7 @@ std::vector<std::string> empty_share_warnings(const TrainConfig& config, const T
   std::vector<std::string> lines;
   if (!config.data.split) return lines;
   constexpr std::int64_t kMany = 1'000'000'000;
-  const DocumentRange wanted = split_documents(*config.data.split, kMany)[1];
+  const IndexRange wanted = split_documents(*config.data.split, kMany)[1];
   if (wanted.begin == wanted.end) return lines;
   for (const TokenSource& source : sources.valid) {
     if (source.num_tokens > 0) continue;

@@ -16,12 +16,26 @@
 
 namespace trident {
 
-std::optional<std::string> hf_files_begun_with(const Manifest& manifest) {
+namespace {
+
+std::optional<std::string> begun_with(const Manifest& manifest) {
   const JsonValue* const model = manifest.config.find("model");
   const JsonValue* const began = model == nullptr ? nullptr : model->find("init_from");
-  if (began == nullptr || !began->is_string()) return std::nullopt;
-  const std::string folder = hub_snapshot(began->as_string()), carried = folder + "/" + std::string(kCarriedFolder);
-  if (is_hf_folder(folder)) return folder;
+  return began == nullptr || !began->is_string() ? std::nullopt : std::optional(hub_snapshot(began->as_string()));
+}
+
+}  // namespace
+
+std::optional<std::string> lost_base(const Manifest& manifest) {
+  std::optional<std::string> folder = begun_with(manifest);
+  if (folder && is_there(*folder)) folder.reset();
+  return folder;
+}
+
+std::optional<std::string> hf_files_begun_with(const Manifest& manifest) {
+  const std::optional<std::string> folder = begun_with(manifest);
+  if (!folder || is_hf_folder(*folder)) return folder;
+  const std::string carried = *folder + "/" + std::string(kCarriedFolder);
   return folder_exists(carried) ? std::optional(carried) : std::nullopt;
 }
 
@@ -92,12 +106,13 @@ std::optional<std::string> added_tokenizer_of(const WeightsSource& source) {
   const std::optional<std::string> named = is_folder ? source.adapter->tensors().folder() : config_of(source).config.data.tokenizer;
   if (!named) return source.base != nullptr ? added_tokenizer_of(*source.base) : std::nullopt;
   const std::optional<std::string> files = is_folder ? source.folder : hf_files_of(source);
-  if (!files) return std::nullopt;
+  if (!files && !lost_base(source.manifest)) return std::nullopt;
   std::filesystem::path place = place_of_tokenizer(*named, source);
   if (file_exists(place)) place = place.parent_path();
-  const bool adds_rows = model_of(source).vocab_size > model_of_hf(*files).vocab_size;
-  if (!has_tokenizer_files(place) || !(adds_rows || tokens_in(place) > tokens_in(*files))) return std::nullopt;
-  return place.string();
+  if (!has_tokenizer_files(place)) return std::nullopt;
+  const bool is_larger =
+      !files || model_of(source).vocab_size > model_of_hf(*files).vocab_size || tokens_in(place) > tokens_in(*files);
+  return is_larger ? std::optional(place.string()) : std::nullopt;
 }
 
 std::vector<std::int32_t> ends_of_model(const WeightsSource& source) {

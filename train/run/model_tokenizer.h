@@ -19,13 +19,17 @@ namespace trident {
 // with which it began. Nothing where there is none, or it is gone.
 std::optional<std::string> hf_files_begun_with(const Manifest& manifest);
 
+// The model that a checkpoint's training began with (model.init_from), where it is gone.
+std::optional<std::string> lost_base(const Manifest& manifest);
+
 // Where config.json, generation_config.json and the tokenizer's files are: a Hugging Face folder itself, what trident convert
 // carried along into a checkpoint that it made of one, or hf_files_begun_with(). Nothing of other checkpoints, and of a source
 // without a folder.
 std::optional<std::string> hf_files_of(const WeightsSource& source);
 
 // The folder of the tokenizer's files where the model has more tokens than the Hugging Face folder that it is of, or than that
-// folder's tokenizer: of a checkpoint the one of data.tokenizer, of a folder with an adapter the adapter's. Else nothing.
+// folder's tokenizer, or where that folder is gone: of a checkpoint the one of data.tokenizer, of a folder with an adapter the
+// adapter's. Else nothing.
 std::optional<std::string> added_tokenizer_of(const WeightsSource& source);
 
 // Ids that end a text, as transformers' trainer writes them: those of that tokenizer, then eos_token_id among hf_files_of().

@@ -154,7 +154,7 @@ void RankLoop::ask_reference() {
   }
 }
 
-// Those of an earlier start may stay as they are: a disk that is full since then does not keep a run from going on.
+// Files of an earlier start may stay as they are: a disk that is full since then does not keep a run from going on.
 void RankLoop::write_start_file(FunctionRef<void()> write) {
   if (has_start_files_) sink_.errors().keep("", write, 0);
   else write();
@@ -359,14 +359,13 @@ void RankLoop::log(const StepResult& result, double seconds) {
   if (rank() != 0) return;
   // Where another start takes up what this one saves on its way, no line tells of the stop.
   if (!is_logged(updates()) && checkpoints_.saves_on_the_way() && can_go_on(plan_.config)) return;
-  const auto sent = [&](Axis axis) { return std::llround(bytes[static_cast<std::size_t>(axis)]); };
   StepMetrics metrics = metrics_of(result, seconds);
   const double flops_per_token = model_flops_per_token(plan_.model, plan_.config.batch.sequence);
   if (plan_.has_intervals()) metrics.masked_flops_share = masked_flops_share();
   const double computed_share = metrics.masked_flops_share.value_or(1);
   metrics.mfu = peak_flops_.share(metrics.step, flops_per_token * metrics.tokens_per_s, say_, computed_share);
   metrics.peak_bytes = summary_.granted_bytes;
-  metrics.comm_bytes = {sent(Axis::kTensor), sent(Axis::kContext), sent(Axis::kData), sent(Axis::kPipeline)};
+  std::ranges::transform(bytes, metrics.comm_bytes.begin(), [](double sent) { return std::llround(sent); });
   std::optional<double> save_seconds;
   if (checkpoints_.saves_on_the_way()) save_seconds = 1e-9 * static_cast<double>(totals.counts.save_nanoseconds);
   sink_.step(metrics, steps, totals.times, totals.busy, save_seconds);

@@ -90,15 +90,13 @@ std::optional<TrainingState> RunCheckpoints::begin(const Say& say) {
 }
 
 SavePlan save_plan_of(const RunPlan& plan, RankTrainer& trainer, const std::vector<ManifestTensor>& tensors) {
-  const bool all = plan.config.checkpoint.content == CheckpointContent::kAll;
   std::set<std::string_view> left;
   for (const ManifestTensor& tensor : tensors)
     if (tensor.base) left.insert(tensor.name);
   std::vector<ShardBox> boxes = boxes_written(trainer.store().shards(), trainer.shard_holder());
   std::erase_if(boxes, [&](const ShardBox& box) { return left.contains(box.tensor); });
-  return make_save_plan(boxes, trainer.shard_tensors(),
-                        state_keys(plan.config.optimizer.type), trainer.update_order(),
-                        all ? SaveContent::kAll : SaveContent::kWeights, trainer.context().rank());
+  return make_save_plan(boxes, trainer.shard_tensors(), state_keys(plan.config.optimizer.type), trainer.update_order(),
+                        plan.config.checkpoint.content, trainer.context().rank());
 }
 
 // Refuses a folder of a run that is alive before anything there is touched.
@@ -202,7 +200,7 @@ double spare_host_bytes(const RunPlan& plan, int rank, std::int64_t arena_bytes)
 
 std::int64_t staging_of(const TrainConfig& config, const SavePlan& plan, double spare) {
   const std::int64_t whole = ShardWriter::whole_staging(plan), least = ShardWriter::least_staging(plan);
-  const std::optional<double>& megabytes = config.checkpoint.staging.megabytes;
+  const std::optional<double>& megabytes = config.checkpoint.staging;
   double bytes = 1e6 * megabytes.value_or(kStagingMegabytes);
   if (!megabytes && !config.checkpoint.every.on_the_way().ever()) bytes = std::min(bytes, spare / 2);
   else if (!megabytes && static_cast<double>(whole) <= spare / 2) bytes = static_cast<double>(whole);

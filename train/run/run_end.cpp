@@ -17,7 +17,7 @@ std::string RunEnd::message() const {
                                         : "the run is over";
   if (untrained) return why + " before the first step; the same command begins with it";
   if (not_saved) return why + ", and its last checkpoint could not be written; the newest one is older";
-  if (saved) return why + "; all is saved: the same command goes on from there";
+  if (saved) return why + (signal != 0 || out_of_time ? "; all is saved: the same command goes on from there" : "; all is saved");
   if (weights) return why + "; its weights are saved, and no run goes on from weights alone (checkpoint.content)";
   if (begins_anew)
     return why + "; all is saved, and the same command begins anew; with checkpoint.resume=auto it goes on from there";

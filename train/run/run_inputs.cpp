@@ -51,11 +51,11 @@ std::int64_t eval_batches(const TrainConfig& config, std::int64_t samples_of_set
 
 std::vector<ValidationSet> validation_sets(const RunInputs& inputs) {
   const DataConfig& data = inputs.plan.config.data;
-  const std::vector<DataSource>& named = data.valid.empty() ? data.train : data.valid;  // of data.split: the parts of these
+  const std::vector<WeightedPath>& named = data.valid.empty() ? data.train : data.valid;  // of data.split: the parts of these
   const auto last_part = [](const std::string& path) { return path.substr(path.rfind('/') + 1); };
   std::set<std::string> names;
   double weights = 0;
-  for (const DataSource& source : named) names.insert(last_part(source.path)), weights += source.weight;
+  for (const WeightedPath& source : named) names.insert(last_part(source.path)), weights += source.weight;
   std::vector<ValidationSet> sets;
   for (std::size_t i = 0; i < inputs.sources.valid.size(); ++i) {
     const std::string& path = named[i].path;

@@ -116,7 +116,7 @@ void add_prediction_lines(std::vector<std::string>& lines, const RunSummary& sum
   if (summary.planned_bytes != summary.granted_bytes)
     lines.push_back(
         fmt::format("arena, largest rank: planned {} bytes, granted {} bytes", summary.planned_bytes, summary.granted_bytes));
-  if (lines.size() == before) lines.emplace_back("bytes as predicted, sent over every axis and held");
+  if (lines.size() == before) lines.emplace_back("bytes sent over each axis and memory held: exactly as predicted");
 }
 
 // "step 812.3 ms, mean of all ranks: forward 210.1, ... ms": where the time goes, then what of it was waiting and what of it the processor worked.
@@ -280,8 +280,9 @@ std::vector<std::string> closing_lines(const RunPlan& plan, const RunSummary& su
       lines.push_back(fmt::format("validation loss of {} {}", last[i].name,
                                   valid_text(summary.first_valid ? &summary.first_valid->sets[i].valid : nullptr, last[i].valid)));
   }
-  lines.push_back(fmt::format("bubble (idle over ideal): replayed {:.3f}, by the CPU time of each instruction; {:.3f} if FLOPs alone took time",
-                              summary.replayed_bubble, plan.predicted_bubble));
+  if (d.pipeline > 1)
+    lines.push_back(fmt::format("bubble (idle over ideal): replayed {:.3f}, by the CPU time of each instruction; {:.3f} if FLOPs alone took time",
+                                summary.replayed_bubble, plan.predicted_bubble));
   for (std::string& line : time_lines(summary.times)) lines.push_back(std::move(line));
   add_prediction_lines(lines, summary);
   if (summary.bytes_between_nodes > 0)
@@ -311,6 +312,12 @@ std::string chat_options(const TrainConfig& config) {
   return has_template ? "--chat" : "--chat --template TEMPLATE";
 }
 
+// generate takes that of the folder, too.
+bool has_tokenizer(const TrainConfig& config) {
+  const std::optional<std::string>& folder = config.model.init_from;
+  return config.data.tokenizer || (folder && (file_exists(*folder + "/tokenizer.json") || file_exists(*folder + "/vocab.json")));
+}
+
 std::string next_text(const TrainConfig& config, const RunSummary& summary, const RunEnd& end) {
   if (end.not_saved) return "the same command goes on from the newest checkpoint, which is older";
   if (!end.saved && !end.weights && !end.begins_anew)
@@ -318,7 +325,7 @@ std::string next_text(const TrainConfig& config, const RunSummary& summary, cons
   if (end.saved && summary.step < config.run.steps) return fmt::format("the same command goes on from step {}", summary.step);
   return fmt::format("trident generate --ckpt {} {}", shell_word(config.checkpoint.dir.value_or(config.run.dir)),
                      config.data.has_mask    ? chat_options(config)
-                     : config.data.tokenizer ? "--prompt 'Once upon a time'"
+                     : has_tokenizer(config) ? "--prompt 'Once upon a time'"
                                              : "--prompt-ids '1 2 3'");
 }
 

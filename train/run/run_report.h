@@ -30,7 +30,7 @@ struct RunSummary {
   std::int64_t planned_bytes = 0, granted_bytes = 0;  // arena, maximum over ranks
   StepTimes times;                       // mean of a step and a rank, without the first step
   double timed_steps = 0;                // of `times`
-  MiddleHalf step_spread;                // of the last of those, seconds on rank 0
+  NumberRange step_spread;               // of the last of those, seconds on rank 0
   bool first_step_alone = false;         // `times` are of the first step, because there was no other
   std::optional<std::int64_t> resident_bytes;  // of this process, while all ranks still had their memory
   double replayed_bubble = 0;            // over ideal: measured CPU seconds per instruction through the simulator

@@ -5,7 +5,7 @@
 
 namespace trident::cuda_kernels {
 
-// What a norm kernel is an instance of: vectors of kLanes elements; rows in kPieces vectors per thread, or of any length (0).
+// A norm kernel is an instance of this: vectors of kLanes elements; rows in kPieces vectors per thread, or of any length (0).
 template <class T, int kLanes, class GroupType, int kPieceCount>
 struct NormRows {
   using Element = T;

@@ -1,4 +1,4 @@
-// What the row kernel tests share: guarded operands, random values, comparison with the reference, the levels of this machine.
+// The row kernel tests share guarded operands, random values, comparison with the reference, the levels of this machine.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -135,7 +135,7 @@ class Random {
   std::mt19937 engine_;
 };
 
-// What rounding to T may change: half a unit in the last place of 8 (bf16) or 11 (f16) bits, for normal numbers.
+// Rounding to T may change half a unit in the last place of 8 (bf16) or 11 (f16) bits, for normal numbers.
 inline double rounding_error(RowType t) { return t == RowType::kF32 ? 0.0 : t == RowType::kBF16 ? 0x1p-8 : 0x1p-11; }
 // The same for denormal results of f16, which are multiples of 2^-24; f32's and bf16's are beyond what is looked at.
 inline double denormal_error(RowType t) { return t == RowType::kF16 ? 0x1p-25 : 0.0; }

@@ -4,7 +4,7 @@
 namespace trident::testing {
 namespace {
 
-// What one norm case works on.
+// One norm case works on these.
 struct NormInputs {
   NormInputs(RowType t, Index rows, Index width, double mean)
       : random(static_cast<unsigned>(rows * 1000 + width)),

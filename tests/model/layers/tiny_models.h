@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "core/normals.h"
 #include "core/philox.h"
 #include "model/gpt.h"
 #include "tests/support/reference_model.h"

@@ -13,6 +13,7 @@
 #include "planner/bench/row_units.h"
 #include "tests/support/layout_run.h"
 #include "tests/support/no_gpus.h"
+#include "train/config/resolve_tuning.h"
 #include "train/plan/run_plan.h"
 
 namespace trident {
@@ -63,6 +64,18 @@ TEST(Bench, CountsEveryProductOfAStepOnce) {
                    tokens * 6.0 * static_cast<double>(matmul_parameters(resolve_model(config))) + 7 * products_of_scores);
   EXPECT_GE(report.optimizer_bytes(), work.at("adamw").bytes);
   EXPECT_GT(work.at("adamw").bytes, 7 * 4.0 * static_cast<double>(num_parameters(resolve_model(config))));
+}
+
+// Frozen matrices are multiplied twice, adapters three times.
+TEST(Bench, CountsNoGradientsOfFrozenWeights) {
+  const TrainConfig config = config_of({"adapter.type=lora", "adapter.r=4"});
+  ModelConfig model = resolve_model(config);
+  model.tuning = resolve_tuning(config, model);
+  const BenchReport report = bench(config), full = bench(config_of({}));
+  const double least = full.step_flops + 8 * 16 * (6.0 * static_cast<double>(adapter_parameters(model)) -
+                                                   2.0 * static_cast<double>(matmul_parameters(model)));
+  EXPECT_NEAR(report.step_flops, least, 1e-3 * least);
+  EXPECT_LT(report.step_flops, 0.8 * full.step_flops);
 }
 
 // The floor is that of the work that is done: logits in chunks are made twice.

@@ -206,7 +206,7 @@ TEST(Comparison, StepsThatDifferByMoreThanTheMissAreSaid) {
 
 TEST(Comparison, TheMiddleHalfLeavesOutliersOut) {
   const auto half = [](std::vector<double> values) {
-    const MiddleHalf found = middle_half(std::move(values));
+    const NumberRange found = middle_half(std::move(values));
     return std::pair(found.low, found.high);
   };
   EXPECT_EQ(half({}), std::pair(0.0, 0.0));

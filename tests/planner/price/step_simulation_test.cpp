@@ -12,7 +12,7 @@
 
 #include "core/check.h"
 #include "pipeline/schedule/step_program_views.h"
-#include "planner/price/beside_streams.h"
+#include "planner/price/overlapped_streams.h"
 #include "planner/price/program_loops.h"
 #include "planner/price/step_ops.h"
 #include "planner/price/step_price.h"
@@ -23,18 +23,18 @@ namespace {
 
 // 4 s of compute beside 2 s of communication that is issued with it: 1.5 and 2 times as long while both run. The communication ends
 // at 4 with 4/1.5 s of compute done; the rest runs alone.
-TEST(BesideStreams, BothSidesAreSlowerWhileBothRun) {
-  BesideStreams streams({1.5, 2}, 1);
-  streams.issue_beside(2);
+TEST(OverlappedStreams, BothSidesAreSlowerWhileBothRun) {
+  OverlappedStreams streams({1.5, 2}, 1);
+  streams.issue_overlapped(2);
   streams.compute(4);
   EXPECT_DOUBLE_EQ(streams.now(), 4 + 4.0 / 3);
   EXPECT_DOUBLE_EQ(streams.end_of(0), 4);
 }
 
 // 10 s beside 3 s of compute: 3 x 2 s together, in which 6/4 s of the ten are done; what is left runs alone.
-TEST(BesideStreams, WhatIsLeftRunsAlone) {
-  BesideStreams streams({2, 4}, 1);
-  streams.issue_beside(10);
+TEST(OverlappedStreams, WhatIsLeftRunsAlone) {
+  OverlappedStreams streams({2, 4}, 1);
+  streams.issue_overlapped(10);
   streams.compute(3);
   EXPECT_DOUBLE_EQ(streams.now(), 6);
   streams.wait_for(0);

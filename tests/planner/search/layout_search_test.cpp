@@ -77,7 +77,7 @@ TEST(LayoutSearch, FindsWhatTryingAllFinds) {
   for (std::size_t i = 0; i < result.best.size(); ++i) {
     EXPECT_NEAR(result.best[i].seconds, tried[i].seconds, 1e-12 * tried[i].seconds) << to_string(result.best[i].layout);
     EXPECT_NEAR(result.best[i].parts.total(), result.best[i].seconds, 1e-9 * tried[i].seconds);
-    for (const LayoutVariation& variation : result.best[i].variations) {
+    for (const TimedLayout& variation : result.best[i].variations) {
       EXPECT_TRUE(are_variations(variation.layout, result.best[i].layout)) << to_string(variation.layout);
       EXPECT_NE(variation.layout, result.best[i].layout);
       EXPECT_GE(variation.seconds, result.best[i].seconds) << to_string(variation.layout);

@@ -147,7 +147,7 @@ TEST(StudyPoints, StrongKeepsTheGlobalBatchAndWeakThatOfAReplica) {
     const PointConfig grown = config_of(weak, points[i]);
     EXPECT_EQ(grown.replicas, replicas);
     EXPECT_EQ(grown.gpus, 64 * replicas);
-    EXPECT_EQ(grown.config.parallel.data.ranks, replicas);
+    EXPECT_EQ(grown.config.parallel.data, replicas);
     EXPECT_EQ(grown.config.batch.global, 96 * replicas);
     EXPECT_EQ(config_of(strong, points[i]).config.batch.global, 1536);
   }

@@ -36,7 +36,7 @@ class ForeignInput : public ::testing::Test {
   // "System key=value", one line for each leaf.
   static std::string leaves_of(const std::vector<std::string>& files, const std::string& from = "") {
     std::string all;
-    for (const ForeignLeaf& leaf : read_foreign_inputs(files, {from})) {
+    for (const ForeignLeaf& leaf : read_foreign_inputs(files, from)) {
       if (leaf.key == "program") continue;
       all += fmt::format("{} {}={}{}\n", short_name(leaf.system), leaf.key, to_json_text(leaf.value),
                          leaf.is_replaced ? " replaced" : "");
@@ -60,6 +60,10 @@ TEST_F(ForeignInput, FilesAreRecognisedByTheirKeys) {
            {"# x\n---\nmax_duration: 2e12T\nmodel: {d_model: 8}", "OLMo max_duration=\"2e12T\"\nOLMo model.d_model=8"},
            {"{\"zero_optimization\": {\"stage\": 2}}", "DeepSpeed zero_optimization.stage=2"},
            {"{\n\"bf16\": {\"enabled\": true}}", "DeepSpeed bf16.enabled=true"},
+           {"{\"activation_checkpointing\": {\"partition_activations\": true}}",
+            "DeepSpeed activation_checkpointing.partition_activations=true"},
+           {"{\"optimizer\": {\"type\": \"AdamW\"}}", "DeepSpeed optimizer.type=\"AdamW\""},
+           {"{\"wall_clock_breakdown\": true}", "DeepSpeed wall_clock_breakdown=true"},
            {"[training]\nsteps = 5", "torchtitan training.steps=5"},
            {"{\"training\": {\"steps\": 5}, \"parallelism\": {}}", "torchtitan training.steps=5\ntorchtitan parallelism={}"},
            {"base_model: x\ndatasets: [{path: a}]", "axolotl base_model=\"x\"\naxolotl datasets=[{\"path\":\"a\"}]"},
@@ -97,7 +101,7 @@ TEST_F(ForeignInput, TextsOfEveryKindAreUtf8WithOrWithoutAMark) {
            {"# x\nlearning_rate: 1e-5", "Hugging Face learning_rate=\"1e-5\""},
            {"{\"zero_optimization\": {\"stage\": 2}}", "DeepSpeed zero_optimization.stage=2"},
            {"[training]\nsteps = 5", "torchtitan training.steps=5"},
-           {"torchrun x.py \\\r\n  --bf16\r\n", "Hugging Face --bf16=true"}}) {
+           {"torchrun x.py \\\r\n  --bf16\r\n", "launcher torchrun=true\nHugging Face --bf16=true"}}) {
     EXPECT_EQ(leaves_of({add("x", "\xEF\xBB\xBF" + text)}), leaf + "\n");
   }
   EXPECT_EQ(refusal("torchrun x.py --bf16\ntrue \x1B[2J"), "run.sh:2:6: the byte 0x1B is a control character");
@@ -112,23 +116,30 @@ TEST_F(ForeignInput, LaunchersAndProgramsHaveTheirOwnFlags) {
       "Accelerate --config_file=\"z.yaml\"\nAccelerate --num_processes=\"8\"\nHugging Face --packing=true\n"
       "Hugging Face --lr=\"1e-5\"\nHugging Face --x=[\"a\",\"b\"]\nHugging Face --no-y=\"-1\"\n"
       "Accelerate distributed_type=\"FSDP\"\n");
+  EXPECT_EQ(of_command("python /home/swift/axolotl/train.py --learning_rate 1"),
+            "launcher python=true\nHugging Face --learning_rate=\"1\"\n") << "the name of a folder is no system's";
+  EXPECT_EQ(of_command("torchrun /home/torchtitan/tools/x.py --bf16"), "launcher torchrun=true\nHugging Face --bf16=true\n");
   EXPECT_EQ(of_command("mpirun -np 8 -x A --bind-to none python -u pretrain_gpt.py --num-layers 4"),
             "launcher -np=\"8\"\nlauncher -x=\"A\"\nlauncher --bind-to=\"none\"\nMegatron-LM --num-layers=\"4\"\n");
   EXPECT_EQ(of_command("python3 -m torch.distributed.run --nproc_per_node 2 train.py --micro-batch-size=1"),
             "launcher --nproc_per_node=\"2\"\nMegatron-LM --micro-batch-size=\"1\"\n");
   EXPECT_EQ(of_command("srun -N4 --ntasks 4 bash -c \"torchrun --nnodes 4 x.py --bf16\""),
-            "launcher srun.nodes=\"4\"\nlauncher srun.ntasks=\"4\"\nlauncher --nnodes=\"4\"\nHugging Face --bf16=true\n")
+            "launcher srun.nodes=\"4\"\nlauncher srun.ntasks=\"4\"\nlauncher --nnodes=\"4\"\nlauncher torchrun=true\n"
+            "Hugging Face --bf16=true\n")
       << "torchrun starts the ranks";
   EXPECT_EQ(of_command("NPROC_PER_NODE=2 swift sft --model m --deepspeed zero2"),
             "ms-swift --model=\"m\"\nms-swift --deepspeed=\"zero2\"\nlauncher --nproc_per_node=\"2\"\n");
+  EXPECT_EQ(of_command("swift sft --model m"), "ms-swift --model=\"m\"\nlauncher swift=true\n");
   for (const std::string first : {": ${A:=1}", "[[ -n $A && $B == 1 ]] || exit", "[ -z \"$A\" ]"})
-    EXPECT_EQ(of_command(first + "\ntorchrun x.py --bf16"), "Hugging Face --bf16=true\n") << "neither YAML nor TOML";
+    EXPECT_EQ(of_command(first + "\ntorchrun x.py --bf16"), "launcher torchrun=true\nHugging Face --bf16=true\n")
+        << "neither YAML nor TOML";
   EXPECT_EQ(of_command("export A=1\nuv run accelerate launch -m axolotl.cli.train --x"), "axolotl --x=true\n");
   EXPECT_EQ(of_command("trl sft --fsdp_config '{\"version\": 2, \"a\": {\"b\": [1]}}'"),
-            "Hugging Face fsdp_config.version=2\nHugging Face fsdp_config.a.b=[1]\n");
+            "Accelerate fsdp_config.version=2\nAccelerate fsdp_config.a.b=[1]\n");
   EXPECT_EQ(of_command("trl sft --num_processes 4 --bf16"), "Accelerate --num_processes=\"4\"\nHugging Face --bf16=true\n")
       << "trl hands what it does not know to accelerate launch";
-  EXPECT_EQ(of_command("torchrun x.py --deepspeed '{\"zero_optimization\": {}}'"), "DeepSpeed zero_optimization={}\n");
+  EXPECT_EQ(of_command("torchrun x.py --deepspeed '{\"zero_optimization\": {}}'"),
+            "launcher torchrun=true\nDeepSpeed zero_optimization={}\n");
 }
 
 TEST_F(ForeignInput, LinesOfSbatchCountWhereSrunStartsTheRanks) {
@@ -186,14 +197,15 @@ TEST_F(ForeignInput, FilesThatCommandsNameAreReadOnceAndGiveWay) {
   EXPECT_EQ(of_command("trl sft --config c.yaml"), "Hugging Face --config=\"c.yaml\"\nHugging Face learning_rate=\"1e-5\"\n"
                                                    "Hugging Face deepspeed=\"d.json\"\nDeepSpeed train_batch_size=8\n");
   EXPECT_EQ(of_command("torchrun -m torchtitan.train --job.config_file t.toml --training.steps 100"),
-            "torchtitan --job.config_file=\"t.toml\"\ntorchtitan --training.steps=\"100\"\ntorchtitan training.steps=5 replaced\n"
-            "torchtitan training.seq_len=8\n");
+            "launcher torchrun=true\ntorchtitan --job.config_file=\"t.toml\"\ntorchtitan --training.steps=\"100\"\n"
+            "torchtitan training.steps=5 replaced\ntorchtitan training.seq_len=8\n");
   EXPECT_EQ(of_command("NGPU=4 CONFIG_FILE=./t.toml ./run_train.sh"),
             "launcher --nproc_per_node=\"4\"\ntorchtitan --job.config_file=\"./t.toml\"\ntorchtitan training.steps=5\n"
             "torchtitan training.seq_len=8\n");
   EXPECT_EQ(
       of_command("torchrun scripts/train.py o.yaml --fsdp.precision=mixed"),
-      "OLMo config=\"o.yaml\"\nOLMo --fsdp.precision=\"mixed\"\nOLMo max_duration=8\nOLMo fsdp.precision=\"pure\" replaced\n");
+      "launcher torchrun=true\nOLMo config=\"o.yaml\"\nOLMo --fsdp.precision=\"mixed\"\n"
+      "OLMo max_duration=8\nOLMo fsdp.precision=\"pure\" replaced\n");
   EXPECT_EQ(leaves_of({folder_ / "d.json", folder_ / "d.json"}), "DeepSpeed train_batch_size=8\n");
   EXPECT_EQ(leaves_of({add("e.yaml", "learning_rate: 1e-5\ndeepspeed: {zero_optimization: {stage: 2}}")}),
             "Hugging Face learning_rate=\"1e-5\"\nDeepSpeed zero_optimization.stage=2\n");
@@ -242,6 +254,21 @@ TEST_F(ForeignInput, ASettingAnswersWhatOnlyTheScriptsUserKnows) {
   const Import import = import_files({file}, rules);
   EXPECT_EQ(import.keys.back().note, "--set run.steps=5 counts in its place");
   EXPECT_TRUE(std::ranges::none_of(import.values, [](const ImportedValue& one) { return one.path == "run.steps"; }));
+}
+
+TEST_F(ForeignInput, AnArgumentOfTheScriptMayBeAWordThatATableNames) {
+  const std::string file = add("run.sh", "python sft.py --model_name_or_path m --lr_scheduler_type $1 --optim ${OPTIM:-$2}");
+  const auto key = [](const Import& import, std::string_view name) {
+    return *std::ranges::find(import.keys, name, [](const ImportedKey& one) { return one.leaf.key; });
+  };
+  const Import import = import_files({file});
+  EXPECT_EQ(key(import, "--lr_scheduler_type").note,
+            "\"$1\" is an argument of the script; left out: give it with --set lr_schedule.type=...");
+  EXPECT_EQ(key(import, "--optim").note, "\"$2\" is an argument of the script; left out: give it with --set optimizer.type=...");
+  ImportRules rules;
+  rules.settings = {"lr_schedule.type=cosine", "optimizer.type=lion"};
+  const Import given = import_files({file}, rules);
+  EXPECT_EQ(key(given, "--lr_scheduler_type").to, "lr_schedule.type = \"cosine\"");
 }
 
 }  // namespace

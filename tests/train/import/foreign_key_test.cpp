@@ -2,6 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <fstream>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
 #include "train/config/option_check.h"
 
 namespace trident {
@@ -68,13 +75,43 @@ TEST(ForeignKey, TheNearestNameIsOfTheSystemOrItsBase) {
   EXPECT_EQ(tables.nearest(S::kDeepSpeed, "learning_rte"), "");
 }
 
+// The names of all fields of the systems' configuration classes, and of all flags of Accelerate's launcher.
+TEST(ForeignKey, EveryNameOfASystemHasAVerdict) {
+  const std::vector<const char*> any{"?"}, some{"?", "true", "false", "null", "1"};  // values, of which one is enough
+  for (const auto& [file, system, least, values] : {std::tuple{"accelerate", S::kAccelerate, 388, any},
+                                                    {"deepspeed", S::kDeepSpeed, 402, any},
+                                                    {"hugging_face", S::kHuggingFace, 213, some},
+                                                    {"swift", S::kSwift, 265, some},
+                                                    {"axolotl", S::kAxolotl, 409, some},
+                                                    {"llama_factory", S::kLlamaFactory, 233, some},
+                                                    {"torchtitan", S::kTorchtitan, 149, some},
+                                                    {"olmo", S::kOlmo, 161, some}}) {
+    std::ifstream lines(fmt::format("{}/tests/import/{}_names.txt", TRIDENT_SOURCE_DIR, file));
+    int count = 0;
+    for (std::string name; lines >> name;) {
+      if (name == "#") {
+        std::getline(lines, name);
+        continue;
+      }
+      ++count;
+      const auto has_row = [&, s = system](const char* value) { return find_foreign_key(s, name, value) != nullptr; };
+      EXPECT_TRUE(std::ranges::any_of(values, has_row)) << file << ": " << name;
+    }
+    EXPECT_GE(count, least) << file;
+  }
+}
+
 TEST(ForeignKey, EveryRowOfTheTablesIsWellFormed) {
+  std::set<std::string> seen;
   for (const ForeignSection& section : foreign_sections())
     for (const ForeignKey& row : section.keys) {
-      EXPECT_FALSE(names_of(row).names.empty()) << row.names;
-      for (const std::string_view name : names_of(row).names) {
-        EXPECT_FALSE(name.empty() || name.starts_with('-') || name.find(' ') != name.npos) << row.names;
-        EXPECT_EQ(name.find('-'), name.npos) << row.names;
+      const ForeignNames parts = names_of(row);
+      EXPECT_FALSE(parts.names.empty()) << row.names;
+      for (const std::string_view name : parts.names) {
+        EXPECT_FALSE(name.empty() || name.find_first_of("- ") != name.npos) << row.names;
+        for (const std::string_view value : parts.values.empty() ? std::vector<std::string_view>{""} : parts.values)
+          EXPECT_TRUE(seen.insert(fmt::format("{} {} = {}: {}", name_of(section.system), name, value, row.to)).second)
+              << name << " stands twice";
       }
       EXPECT_FALSE(row.note.ends_with('.')) << row.names << ": " << row.note;
       const bool becomes_something = row.verdict == kMapped || row.verdict == kNotBuilt;
@@ -93,10 +130,10 @@ TEST(ForeignKey, EveryRowOfTheTablesNamesAKeyThatTakesItsValue) {
         EXPECT_NE(find_foreign_key(section.system, names_of(row).names.front(), text), nullptr) << row.names;
       }
       if (row.verdict != kMapped && row.verdict != kDiffers && row.verdict != kNotBuilt) continue;
-      if (row.to.empty() || row.to.starts_with('@') || row.to.starts_with("trident ")) continue;
-      const Option* const option = find_option(row.to);
+      if (row.to.empty() || row.to.starts_with("trident ")) continue;
+      const Option* const option = find_option(key_of(row.to));
       EXPECT_TRUE(option != nullptr || row.to.starts_with("model.")) << row.names << " becomes " << row.to;
-      if (option == nullptr || row.value.empty()) continue;
+      if (option == nullptr || row.value.empty() || fact_of(row.to) != row.to) continue;  // a fact has words of its own
       try {
         checked_value(*option, parse_json(row.value, row.names), "");
         EXPECT_TRUE(row.verdict != kNotBuilt || option->status == OptionStatus::kReserved) << row.names;

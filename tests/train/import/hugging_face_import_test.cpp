@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -61,42 +60,6 @@ TEST(HuggingFaceImport, AWarmUpStableDecayEndsInACosineUnlessItsArgumentsSayOthe
 TEST(HuggingFaceImport, AnArgumentOfAnAdapterThatIsNotThereIsRemarked) {
   const Import import = imported(S::kHuggingFace, {{"lora_r", 8}});
   EXPECT_EQ(import.keys[0].note, "the other keys say as much, or it needs one that is left out");
-}
-
-TEST(HuggingFaceImport, EveryArgumentHasAVerdict) {
-  for (const auto& [file, system, least] : {std::tuple{"hugging_face", S::kHuggingFace, 213},
-                                            {"swift", S::kSwift, 265},
-                                            {"axolotl", S::kAxolotl, 409},
-                                            {"llama_factory", S::kLlamaFactory, 233}}) {
-    std::ifstream names(kFolder + file + "_names.txt");
-    int count = 0;
-    for (std::string name; names >> name;) {
-      if (name == "#") {
-        std::getline(names, name);
-        continue;
-      }
-      ++count;
-      const bool has_row =
-          std::ranges::any_of(std::vector<std::string>{"x", "true", "false", "null"},
-                              [&](const std::string& value) { return find_foreign_key(system, name, value) != nullptr; });
-      EXPECT_TRUE(has_row) << file << ": " << name;
-    }
-    EXPECT_GE(count, least) << file;
-  }
-}
-
-TEST(HuggingFaceImport, RowsNameOptionsAndValuesThatTheyTake) {
-  for (const ForeignSection& section : foreign_sections()) {
-    if (section.system < S::kHuggingFace || section.system > S::kLlamaFactory) continue;
-    for (const ForeignKey& row : section.keys) {
-      const bool is_command = row.verdict == Verdict::kAlways || row.verdict == Verdict::kRefused;
-      if (is_command || row.to.empty() || row.to.starts_with('@')) continue;
-      const Option* const option = find_option(row.to);
-      ASSERT_NE(option, nullptr) << row.names << ": " << row.to;
-      if (row.value.empty() || row.verdict == Verdict::kNotBuilt) continue;
-      EXPECT_NO_THROW(checked_value(*option, parse_json(row.value, row.names), "")) << row.names;
-    }
-  }
 }
 
 TEST(HuggingFaceImport, AProgramOfTrlHasItsDefaults) {
@@ -290,6 +253,37 @@ TEST(HuggingFaceImport, FilesOfUsersAreTaken) {
   EXPECT_EQ(became(factory, "batch.global") + became(factory, "adapter.type") + became(factory, "run.overwrite"), "16true");
   const Import swift = import_files({kFolder + "swift_sft.sh"}, {"", 2});
   EXPECT_EQ(became(swift, "batch.global") + became(swift, "parallel.zero") + became(swift, "checkpoint.every"), "16\"zero2\"50");
+}
+
+TEST(HuggingFaceImport, WhatSavesMemoryThereDiffersAndLinearLayersAreTakenBesideNamedOnes) {
+  const Import lora = imported(S::kAxolotl, {{"adapter", "lora"},
+                                             {"lora_target_linear", true},
+                                             {"lora_target_modules", JsonValue::Array{"q_proj"}},
+                                             {"optimizer", "adamw_bnb_8bit"},
+                                             {"load_in_8bit", false},
+                                             {"early_stopping_patience", nullptr}});
+  EXPECT_EQ(became(lora, "adapter.target_modules") + became(lora, "optimizer.type"), "[\"all-linear\"]\"adamw\"");
+  EXPECT_EQ(became(lora, "checkpoint.keep_last"), "4") << "axolotl's default";
+  EXPECT_EQ(lora.keys[3].verdict, Verdict::kDiffers);
+  EXPECT_EQ(lora.keys[4].note + lora.keys[5].note, "off, as hereoff, as here") << "what is off differs in nothing";
+}
+
+TEST(HuggingFaceImport, DocumentsAreSetAsideForValidation) {
+  const auto of = [](S system, const Words& words) {
+    const Import import = imported(system, words);
+    return became(import, "data.split") + " " + became(import, "eval.every");
+  };
+  EXPECT_EQ(of(S::kAxolotl, {{"val_set_size", "0.05"}, {"evals_per_epoch", 4}}), "\"95,5\" \"epoch\"");
+  EXPECT_EQ(of(S::kAxolotl, {{"val_set_size", "0.0"}, {"evals_per_epoch", 1}}), " 0") << "nothing is evaluated there";
+  EXPECT_EQ(of(S::kAxolotl, {{"evals_per_epoch", 1}, {"test_datasets", "x"}}), " \"epoch\"");
+  EXPECT_EQ(of(S::kLlamaFactory, {{"val_size", 0.0025}, {"eval_strategy", "epoch"}}), "\"99.75,0.25\" \"epoch\"");
+  EXPECT_EQ(of(S::kSwift, {{"split_dataset_ratio", 0.01}, {"eval_strategy", "no"}}), "\"99,1\" 0");
+  EXPECT_EQ(of(S::kSwift, {{"split_dataset_ratio", 0.01}, {"save_steps", 50}}), "\"99,1\" 50") << "as often as it saves";
+  EXPECT_EQ(of(S::kSwift, {{"val_dataset", "x"}, {"eval_steps", 20}}), " 20");
+  EXPECT_EQ(of(S::kSwift, {{"val_dataset", "x"}, {"save_strategy", "epoch"}}), " \"epoch\"");
+  EXPECT_EQ(of(S::kSwift, {{"eval_steps", 20}}), " 0");
+  const Import import = imported(S::kLlamaFactory, {{"val_size", 100}});
+  EXPECT_NE(import.keys[0].note.find("so many documents there: data.split takes their share"), std::string::npos);
 }
 
 TEST(HuggingFaceImport, TheNameOfTheProgramSaysWhatTrains) {

@@ -71,6 +71,7 @@ constexpr ForeignKey kImportRows[] = {
     {"logging_steps", kMapped, "@logging_steps"},
     {"no_overlap", kMapped, "parallel.overlap", {}, {}, {}, Convert::kNot},
     {"window", kMapped, "model.sliding_window", {}, {}, {}, Convert::kOneMore},
+    {"layers", kMapped, "model.num_hidden_layers"},
     {"minutes", kMapped, "cuda.nccl_timeout", {}, {}, {}, Convert::kMinutesToSeconds},
     {"adapter", kMapped, "adapter.type"},
     {"modules", kMapped, "adapter.target_modules", {}, {}, {}, Convert::kList},
@@ -269,6 +270,10 @@ TEST(Import, NumbersThatCannotBeAreRefusedBeforeTheyAreMultipliedOrDivideAnother
     for (const JsonValue& huge : {JsonValue("99999999999999999999"), JsonValue(1e300)})
       expect_refused(flags({{key, huge}}), {fmt::format("run.sh:1 --{} ", key), ": "});
   expect_refused(yaml({{"tp_size", -2}}), {"a.yaml:1 tp_size: -2: "});
+  for (const char* const key : {"accumulation", "tokens", "window", "layers", "save_steps"})
+    expect_refused(yaml({{"num_processes", 4}}) + flags({{"micro_batch", 2}, {"length", 8}, {key, -4}}),
+                   {fmt::format("run.sh:3 --{} -4: must be ", key)});
+  expect_refused(yaml({{"num_processes", -4}}) + flags({{"micro_batch", 2}}), {"a.yaml:1 num_processes: -4: must be 0 or more"});
   expect_refused(yaml({{"num_processes", 4}}) + flags({{"micro_batch", "$1"}, {"accumulation", 2}}),
                  {"run.sh:1 --micro_batch $1: must be a number; write it there, or give", "--set batch.micro="});
 }
@@ -288,7 +293,7 @@ TEST(Import, AnUnknownNumberOfRanksIsSaidAndNotGuessed) {
   EXPECT_EQ(value_of(import, "batch.global"), "nothing");
   EXPECT_EQ(value_of(import, "parallel.data"), "nothing");
   EXPECT_EQ(import.ranks, std::nullopt);
-  const std::string remedy = "give trident import --ranks N, or trident train --import --set batch.global=...";
+  const std::string remedy = "give trident import --ranks N, or trident train --import --set parallel.data=N";
   EXPECT_NE(key_named(import, "--accumulation").note.find(remedy), std::string::npos);
   EXPECT_EQ(value_of(imported(flags({{"micro_batch", 8}, {"accumulation", 2}}), 4), "batch.global"), "64");
 }

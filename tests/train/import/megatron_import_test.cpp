@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <initializer_list>
-#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -105,6 +104,8 @@ TEST(MegatronImport, LlamasKeysAreTheDefaultsOfMegatronWhereNoFlagSaysThem) {
   EXPECT_EQ(value(scaled, "model.rope_scaling").find("rope_type")->as_string(), "llama3");
   EXPECT_EQ(value(scaled, "model.rope_scaling").find("factor")->as_number(), 32);
   EXPECT_EQ(value(derived(llama({{"@bias_linear", false}, {"@window", "127,0"}})), "model.sliding_window"), JsonValue(128));
+  for (const char* const window : {"4095.5,0", "-4,0", "7,1"})
+    EXPECT_THROW(derived(llama({{"@bias_linear", false}, {"@window", window}})), ConfigError) << window;
   const Facts qwen = derived(llama({{"@bias_linear", false}, {"@qkv_bias", true}, {"@window", "127,0"}}));
   EXPECT_EQ(value(qwen, "model.use_sliding_window"), JsonValue(true));
   EXPECT_EQ(value(qwen, "model.max_window_layers"), JsonValue(0));
@@ -235,26 +236,6 @@ TEST(MegatronTable, FlagsHaveTheVerdictOfTheirValue) {
     EXPECT_EQ(row(old, "uniform").value, "\"full\"") << old;
   EXPECT_EQ(row("--activations-checkpoint-num-layers").verdict, Verdict::kDiffers);
   EXPECT_EQ(row("--seq-lenght").names, "unknown");
-}
-
-TEST(MegatronTable, RowsNameKeysThatThereAreAndEachNameOnce) {
-  std::set<std::string> seen;
-  for (const ForeignSection& section : foreign_sections()) {
-    if (section.system != ForeignSystem::kMegatron && section.system != ForeignSystem::kOthers) continue;
-    for (const ForeignKey& row : section.keys) {
-      const ForeignNames parts = names_of(row);
-      for (const std::string_view name : parts.names)
-        for (const std::string_view one : parts.values.empty() ? std::vector<std::string_view>{""} : parts.values)
-          EXPECT_TRUE(seen.insert(fmt::format("{} {} = {}: {}", name_of(section.system), name, one, row.to)).second)
-              << name << " " << one;
-      if (row.verdict == Verdict::kAlways || row.verdict == Verdict::kRefused || row.to.empty() || row.to.starts_with('@'))
-        continue;
-      const Option* const option = find_option(row.to);
-      EXPECT_TRUE(option != nullptr || row.to.starts_with("model.")) << row.names << ": " << row.to;
-      if (option == nullptr || row.value.empty() || row.verdict == Verdict::kNotBuilt) continue;
-      EXPECT_NO_THROW(checked_value(*option, parse_json(row.value, row.names), "")) << row.names;
-    }
-  }
 }
 
 // The scripts of 345M and 175B ask for nothing that is reserved.

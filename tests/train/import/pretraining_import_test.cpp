@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <fstream>
 #include <string>
 #include <utility>
 #include <vector>
@@ -45,37 +44,6 @@ std::string refusal_of(ForeignSystem system, const Keys& keys) {
 
 void expect_values(const Import& import, const std::vector<std::pair<std::string, std::string>>& expected) {
   for (const auto& [path, value] : expected) EXPECT_EQ(value_at(import, path), value) << path;
-}
-
-// The names of all fields of their configuration classes.
-TEST(PretrainingImport, EveryKeyHasAVerdict) {
-  for (const auto& [file, system, least] :
-       {std::tuple{"torchtitan", ForeignSystem::kTorchtitan, 149}, {"olmo", ForeignSystem::kOlmo, 161}}) {
-    std::ifstream names(kInputs + file + "_names.txt");
-    int count = 0;
-    for (std::string name; std::getline(names, name); ++count) {
-      const bool has_row =
-          std::ranges::any_of(std::vector<std::string>{"x", "true", "false", "null", "1"},
-                              [&](const std::string& value) { return find_foreign_key(system, name, value) != nullptr; });
-      EXPECT_TRUE(has_row) << file << ": " << name;
-    }
-    EXPECT_GE(count, least) << file;
-  }
-}
-
-TEST(PretrainingImport, RowsNameOptionsAndValuesThatTheyTake) {
-  for (const ForeignSection& section : foreign_sections()) {
-    if (section.system != ForeignSystem::kTorchtitan && section.system != ForeignSystem::kOlmo) continue;
-    for (const ForeignKey& row : section.keys) {
-      EXPECT_FALSE(row.note.ends_with('.')) << row.names;
-      const bool is_command = row.verdict == Verdict::kAlways || row.verdict == Verdict::kRefused;
-      if (is_command || row.to.empty() || row.to.starts_with('@') || row.verdict == Verdict::kNotBuilt) continue;
-      const Option* const option = find_option(row.to);
-      EXPECT_TRUE(option != nullptr || row.to.starts_with("model.")) << row.names << ": " << row.to;
-      if (option == nullptr || row.value.empty()) continue;
-      EXPECT_NO_THROW(checked_value(*option, parse_json(row.value, row.names), "")) << row.names;
-    }
-  }
 }
 
 TEST(PretrainingImport, TheDebugModelOfTorchtitan) {

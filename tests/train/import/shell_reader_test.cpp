@@ -68,6 +68,15 @@ TEST(ShellReader, IntegersAreComputed) {
     EXPECT_EQ(words_in(std::string("run $((") + not_integers + "))"), "run|??") << not_integers;
 }
 
+TEST(ShellReader, ExprComputesIntegers) {
+  EXPECT_EQ(words_in("N=4\nrun $(expr 16 / $N) \"$(expr $N \\* 2 - 1)\" $(expr 1 : 2) $(expression 1)"), "run|4|7|??|??");
+  EXPECT_EQ(words_in("N=4\nif [ $N -gt 3 ] && [[ 2 -le $N ]]; then run; fi; if [ $N -lt x ]; then run2; fi"), "run\nrun2 ?");
+}
+
+TEST(ShellReader, PlacesAndTimesAreTheUsers) {
+  EXPECT_EQ(words_in("run $(pwd)/a `date +%s` $(cat a)"), "run|$(pwd)/a|`date +%s`|??");
+}
+
 TEST(ShellReader, AVariableWithASumIsNotTornApart) {
   EXPECT_EQ(words_in("A=1+2 B='3 '\nrun $((A * 2)) $((2 * $A)) $((B * 2))"), "run|??|4|6") << "6 there, and 2 * 1 + 2";
 }
@@ -110,11 +119,30 @@ TEST(ShellReader, TestsOfTextsDecideAndOthersLeaveDoubt) {
   EXPECT_EQ(words_in("if [ -d a ]; then run; exit 1; fi\nrun2"), "run ?\nexit|1 ?\nrun2");
   EXPECT_EQ(words_in("mkdir a || exit 1\ncd a && run"), "mkdir|a\ncd|a\nrun") << "commands are taken to succeed";
   EXPECT_EQ(words_in("f() {\n  run\n}\nwhile x; do run2; done\ncase $A in\n  a|b) run3;;\n  *) run4\nesac\nend"),
-            "run ?\nx ?\nrun2 ?\nrun3 ?\nrun4 ?\nend");
+            "run ?\nx ?\nrun2 ?\nrun4\nend") << "A is nowhere set";
   EXPECT_EQ(words_in("(cd a; run)\n{ run2; } > log\nif [ a ]; then (run3); fi | tee x"), "cd|a\nrun\nrun2\nrun3\ntee|x");
   EXPECT_EQ(words_in("! [ a ] && A=1\nrun $A\nif ! x; then run2; fi"), "!|[|a|]\nrun|??\n!|x\nrun2 ?");
   EXPECT_EQ(words_in("if [[ a == b && c == c || d == d ]]; then run; fi"), "run");
   EXPECT_EQ(words_in("if [[ a == a && ( b == b ) ]]; then run; fi"), "run ?");
+}
+
+TEST(ShellReader, CasesOfTextsDecideAndOthersLeaveDoubt) {
+  const std::string sizes = "case \"$S\" in\n 7B|8[bB]) run1 ;;\n (13?*) run2;;\n \"70B\") run3\n ;;\n *) run4;;\nesac\nend";
+  EXPECT_EQ(words_in("S=7B\n" + sizes), "run1\nend");
+  EXPECT_EQ(words_in("S=13B\n" + sizes), "run1 ?\nrun2 ?\nend") << "sets of letters are not followed";
+  EXPECT_EQ(words_in("S=a.b\ncase $S in *.) x;; a*c|a*b) A=1;; *) A=2;; esac; run $A"), "run|1");
+  EXPECT_EQ(words_in("case x in y) run1;; esac\nend"), "end");
+  EXPECT_EQ(words_in("case $(x) in y) A=1;; *) A=2;; esac\nrun $A"), "run|??");
+  EXPECT_EQ(words_in("case a in a) run1;& b) run2;; *) run3;; esac\nend"), "run1\nrun2 ?\nrun3 ?\nend");
+  EXPECT_EQ(words_in("case a in a) case b in c) run1;; b) run2;; esac;; *) run3;; esac"), "run2");
+}
+
+TEST(ShellReader, AnEmptyVariableWithoutQuotesIsNoWordOfATest) {
+  EXPECT_EQ(words_in("if [ -n $X ]; then run1; else run2; fi"), "run1");
+  EXPECT_EQ(words_in("if [ -n \"$X\" ]; then run1; else run2; fi"), "run2");
+  EXPECT_EQ(words_in("if [[ -n $X ]]; then run1; else run2; fi"), "run2");
+  EXPECT_EQ(words_in("if [ $X = a ]; then run1; else run2; fi"), "run2") << "an error, which is no success";
+  EXPECT_EQ(words_in("X='a = a'\nif [ $X ]; then run1; else run2; fi"), "run1");
 }
 
 TEST(ShellReader, ShellsInWordsAreRead) {

@@ -173,6 +173,9 @@ TEST(YamlReader, ResolvesReferencesOfOmegaConfAlone) {
   constexpr std::string_view kText = "n: 3\na: {b: '${n}'}\nc: ${a.b}\nd: x/${n}\ne: ${oc.env:HOME}\nf: ${f}\n";
   EXPECT_EQ(yaml_text(kText, YamlTyping::kOmegaConf), R"({"n":3,"a":{"b":3},"c":3,"d":"x/${n}","e":"${oc.env:HOME}","f":"${f}"})");
   EXPECT_EQ(yaml_text("n: 3\nc: ${n}\n"), R"({"n":3,"c":"${n}"})");
+  EXPECT_EQ(yaml_text("c: ${b}\nb: ${a}\na: 3\nd: ${e}\ne: ${d}\n", YamlTyping::kOmegaConf),
+            R"({"c":3,"b":3,"a":3,"d":"${e}","e":"${d}"})")
+      << "one may name another, but not itself";
 }
 
 TEST(YamlReader, SaysWhereBrokenTextIsBroken) {

@@ -1,7 +1,7 @@
-// The two streams of one rank as a simulated step runs them: one computes, the other gathers and reduces beside it. Pure.
+// The two streams of one rank as a simulated step runs them: one computes, the other gathers and reduces meanwhile. Pure.
 //
-// Work issued beside starts when the work issued before it there has ended, and never waits for later computing; hence both
-// streams are run in one pass, in the order of the rank's instructions. Half of what InstructionGraph can do.
+// Overlapped work starts when the work issued before it there has ended, and never waits for later computing; hence both
+// streams are run in one pass, in the order of the rank's instructions. tests/contracts/instruction_graph.h does it in general.
 #pragma once
 
 #include <algorithm>
@@ -11,13 +11,12 @@
 
 #include "planner/price/overlap_slowdown.h"
 
-
 namespace trident {
 
-class BesideStreams {
+class OverlappedStreams {
  public:
   // Items that were issued up to `keep` items ago can be waited for and asked about.
-  BesideStreams(const OverlapSlowdown& slowdown, std::int64_t keep) : slowdown_(slowdown), keep_(keep) {
+  OverlappedStreams(const OverlapSlowdown& slowdown, std::int64_t keep) : slowdown_(slowdown), keep_(keep) {
     std::size_t size = 4;
     while (static_cast<std::int64_t>(size) < keep + 2) size *= 2;
     items_.resize(size);
@@ -25,11 +24,11 @@ class BesideStreams {
 
   double now() const { return now_; }  // the computing stream is done with what it was given
   std::int64_t issued() const { return issued_; }
-  bool beside_idle() const { return head_ == issued_; }
+  bool overlapped_idle() const { return head_ == issued_; }
   double start_of(std::int64_t item) const { return at(item).start; }
   double end_of(std::int64_t item) const { return at(item).end; }
 
-  void issue_beside(double seconds) {
+  void issue_overlapped(double seconds) {
     if (issued_ - std::min(head_, issued_ - keep_) >= std::int64_t(items_.size())) grow();
     at(issued_++) = {now_, seconds, 0, 0};
   }
@@ -45,13 +44,13 @@ class BesideStreams {
     wait_until(at(item).end);
   }
   // When everything that was issued has ended, if the computing stream stands still until then.
-  double finish_beside() {
+  double finish_overlapped() {
     while (head_ < issued_) finish_head_alone();
     return std::max(now_, clock_);
   }
 
   void compute(double seconds) {
-    if (beside_idle()) {
+    if (overlapped_idle()) {
       now_ += seconds;
       return;
     }

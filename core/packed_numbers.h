@@ -1,0 +1,117 @@
+// Tables of code points, which generators (scripts/oracle/packed_numbers.py) pack as numbers of five bits a character: from '0' on,
+// the lowest bits first, 32 more where another character follows. Lines end anywhere.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+namespace trident {
+
+class PackedNumbers {
+ public:
+  constexpr explicit PackedNumbers(std::string_view text) : text_(text) {}
+  constexpr bool ended() const { return at_ == text_.size(); }
+  constexpr std::uint32_t next() {
+    std::uint32_t number = 0;
+    for (unsigned shift = 0;; shift += 5) {
+      while (text_[at_] == '\n') ++at_;
+      const auto digit = static_cast<std::uint32_t>(text_[at_++] - '0');
+      number |= (digit & 31u) << shift;
+      if (digit < 32) return number;
+    }
+  }
+  // The lowest bit is the sign.
+  constexpr std::int32_t next_signed() {
+    const std::uint32_t number = next();
+    return static_cast<std::int32_t>(number >> 1) ^ -static_cast<std::int32_t>(number & 1u);
+  }
+
+ private:
+  std::string_view text_;
+  std::size_t at_ = 0;
+};
+
+// A value, and how often it comes once more, in turn.
+template <std::size_t kSize>
+constexpr std::array<std::uint8_t, kSize> run_lengths(std::string_view packed) {
+  std::array<std::uint8_t, kSize> values{};
+  PackedNumbers numbers(packed);
+  for (std::size_t i = 0; !numbers.ended();) {
+    const auto value = static_cast<std::uint8_t>(numbers.next());
+    for (std::uint32_t left = numbers.next() + 1; left > 0; --left) values[i++] = value;
+  }
+  return values;
+}
+
+// Where runs begin and end, in turn: each by how far it is from the one before.
+template <std::size_t kSize>
+constexpr std::array<char32_t, kSize> bounds(std::string_view packed) {
+  std::array<char32_t, kSize> all{};
+  PackedNumbers numbers(packed);
+  for (char32_t last = 0; char32_t& bound : all) bound = last += numbers.next();
+  return all;
+}
+inline bool is_between(std::span<const char32_t> bounds, char32_t c) {
+  return (std::ranges::upper_bound(bounds, c) - bounds.begin()) % 2 == 1;
+}
+
+// Every `step`-th code point from `first` to `last` has the value.
+struct CodePointRun {
+  char32_t first, last;
+  std::uint32_t step;
+  std::int32_t value;
+};
+template <std::size_t kSize>
+constexpr std::array<CodePointRun, kSize> code_point_runs(std::string_view packed) {
+  std::array<CodePointRun, kSize> runs{};
+  PackedNumbers numbers(packed);
+  for (char32_t last = 0; CodePointRun& run : runs) {
+    run.first = last + numbers.next();
+    run.step = numbers.next();
+    run.last = last = run.first + run.step * numbers.next();
+    run.value = numbers.next_signed();
+  }
+  return runs;
+}
+// 0: none.
+inline std::int32_t value_in(std::span<const CodePointRun> runs, char32_t c) {
+  const auto run = std::ranges::lower_bound(runs, c, {}, &CodePointRun::last);
+  return run != runs.end() && run->first <= c && (c - run->first) % run->step == 0 ? run->value : 0;
+}
+
+// Code points that turn into others.
+template <std::size_t kKeys, std::size_t kValues>
+struct CodePointTexts {
+  std::array<char32_t, kKeys> keys{};
+  std::array<std::uint16_t, kKeys + 1> begins{};
+  std::array<char32_t, kValues> values{};
+
+  // Each key by how far it is from the one before, twice, and one more where a length follows that is not 1; each value by how far
+  // it is from the one that stood in its place before.
+  constexpr explicit CodePointTexts(std::string_view packed) {
+    PackedNumbers numbers(packed);
+    std::array<std::int32_t, 32> before{};
+    char32_t key = 0;
+    std::uint16_t end = 0;
+    for (std::size_t i = 0; i < kKeys; ++i) {
+      const std::uint32_t head = numbers.next(), length = head % 2 == 0 ? 1 : numbers.next();
+      keys[i] = key += head / 2;
+      for (std::uint32_t k = 0; k < length; ++k) values[end++] = static_cast<char32_t>(before[k] += numbers.next_signed());
+      begins[i + 1] = end;
+    }
+  }
+  std::span<const char32_t> at(std::size_t i) const {
+    return std::span(values).subspan(begins[i], begins[i + 1] - begins[i]);
+  }
+  // Empty: the code point stays as it is.
+  std::span<const char32_t> of(char32_t c) const {
+    const auto found = std::ranges::lower_bound(keys, c);
+    return found != keys.end() && *found == c ? at(static_cast<std::size_t>(found - keys.begin())) : std::span<const char32_t>();
+  }
+};
+
+}  // namespace trident

@@ -1,0 +1,13 @@
+// A file of data and its weight among others.
+#pragma once
+
+#include <string>
+
+namespace trident {
+
+struct WeightedPath {
+  std::string path;  // prefix of .bin and .idx
+  double weight = 1;
+};
+
+}  // namespace trident

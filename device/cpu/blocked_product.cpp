@@ -1,0 +1,174 @@
+#include "device/cpu/blocked_product.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "core/dtype.h"
+#include "core/int_math.h"
+#include "device/cpu/team.h"
+
+namespace trident {
+
+namespace {
+
+// A sum is cut after so many words. A panel of the first operand of this depth stays in the first-level cache.
+constexpr std::int64_t kDepthWords = 512;
+// Rows and columns that are packed at a time, at most; fewer where their sums have to wait for the next cut in a buffer of f32.
+constexpr std::int64_t kMostLines = 2048, kMostSums = 1 << 20, kFewestLines = 1024;
+// A task multiplies so many panels of rows by panels of about so many columns, which stay in the second-level cache.
+constexpr std::int64_t kTaskPanels = 6, kTaskColumns = 256;
+// Rows whole pages apart would push each other out of the cache, and are packed.
+constexpr std::int64_t kPage = 4096;
+// A task packs about so many words.
+constexpr std::int64_t kTaskWords = 1 << 15;
+
+// How a shape is cut, in the order of the loops over it.
+struct Blocks {
+  Blocks(const ProductTiles& tiles, const MatmulShape& s)
+      : depth(kDepthWords * tiles.pack), words(ceil_div(std::min(s.k, depth), tiles.pack)) {
+    const std::int64_t width = size_of(s.in);
+    const bool in_words = tiles.pack * width == 4 && s.k % tiles.pack == 0;
+    in_place = in_words && s.transpose_a == Transpose::kNo && s.k * width % kPage != 0;
+    sums_apart = s.out != DType::kF32 && s.k > depth;
+    std::int64_t most_rows = in_place ? s.m : kMostLines, most_columns = kMostLines;
+    if (sums_apart) {
+      most_rows = std::clamp(kMostSums / s.n, kFewestLines, kMostLines);
+      most_columns = std::min(kMostSums / std::min(s.m, most_rows), kMostLines);
+    }
+    rows = part(s.m, most_rows, tiles.rows), columns = part(s.n, most_columns, tiles.columns);
+  }
+  // Parts of at most about `most` lines, whole panels, of about equal size.
+  static std::int64_t part(std::int64_t extent, std::int64_t most, std::int64_t panel) {
+    return round_up(ceil_div(extent, ceil_div(extent, most)), panel);
+  }
+  std::int64_t floats() const { return (in_place ? 0 : rows * words) + columns * words + (sums_apart ? rows * columns : 0); }
+
+  std::int64_t depth;  // elements of the sum
+  std::int64_t words;  // the same in words, no more than there are
+  std::int64_t rows = 0, columns = 0;
+  bool in_place = false;  // rows of the first operand are read where they lie
+  bool sums_apart = false;
+};
+
+// `lines` of op(x) from `first` on in panels. x is stored [lines, k] or, by_depth, [k, lines].
+struct Operand {
+  RowType type;
+  std::int64_t width;  // bytes of an element
+  const void* x;
+  bool by_depth;
+  std::int64_t stride, panel;
+  float* panels;
+  std::int64_t first = -1, lines = 0, from = -1;
+
+  // False if it is there already.
+  bool move(std::int64_t new_first, std::int64_t new_lines, std::int64_t new_from) {
+    if (first == new_first && from == new_from) return false;
+    first = new_first, lines = new_lines, from = new_from;
+    return true;
+  }
+  const std::byte* at(std::int64_t line) const {
+    return static_cast<const std::byte*>(x) + width * (by_depth ? from * stride + first + line : (first + line) * stride + from);
+  }
+  const float* word(std::int64_t line) const { return reinterpret_cast<const float*>(at(line)); }
+  void fill(const ProductTiles& tiles, std::int64_t line, std::int64_t count, std::int64_t depth, std::int64_t words) const {
+    tiles.fill({type, at(line), stride, by_depth, std::min(count, lines - line), depth}, panels + line * words, panel);
+  }
+};
+
+class Product {
+ public:
+  Product(const ProductTiles& tiles, const MatmulShape& shape, void* out, const void* a, const void* b, float* workspace)
+      : tiles_(tiles),
+        s_(shape),
+        blocks_(tiles, shape),
+        out_type_(row_type(shape.out)),
+        out_(static_cast<std::byte*>(out)),
+        a_(operand(a, s_.transpose_a == Transpose::kYes, s_.m, tiles.rows, workspace)),
+        b_(operand(b, s_.transpose_b == Transpose::kNo, s_.n, tiles.columns,
+                   workspace + (blocks_.in_place ? 0 : blocks_.rows * blocks_.words))),
+        sums_(b_.panels + blocks_.columns * blocks_.words) {}
+
+  void run() {
+    for (std::int64_t i = 0; i < s_.m; i += blocks_.rows) {
+      for (std::int64_t j = 0; j < s_.n; j += blocks_.columns) {
+        for (std::int64_t from = 0; from < s_.k; from += blocks_.depth) {
+          const bool new_a = a_.move(i, std::min(blocks_.rows, s_.m - i), from) && !blocks_.in_place;
+          const bool new_b = b_.move(j, std::min(blocks_.columns, s_.n - j), from);
+          depth_ = std::min(blocks_.depth, s_.k - from);
+          words_ = ceil_div(depth_, tiles_.pack);
+          pack(new_a, new_b);
+          multiply();
+        }
+      }
+    }
+  }
+
+ private:
+  Operand operand(const void* x, bool by_depth, std::int64_t all, std::int64_t panel, float* panels) const {
+    return {row_type(s_.in), size_of(s_.in), x, by_depth, by_depth ? all : s_.k, panel, panels};
+  }
+
+  std::int64_t lines_of_a_task(const Operand& x) const {
+    return std::max<std::int64_t>(1, kTaskWords / words_ / x.panel) * x.panel;
+  }
+
+  void pack(bool new_a, bool new_b) const {
+    const std::int64_t rows = lines_of_a_task(a_), columns = lines_of_a_task(b_);
+    const std::int64_t of_a = new_a ? ceil_div(a_.lines, rows) : 0, of_b = new_b ? ceil_div(b_.lines, columns) : 0;
+    on_team(of_a + of_b, [&](std::int64_t task, std::int64_t) {
+      if (task < of_a)
+        a_.fill(tiles_, task * rows, rows, depth_, words_);
+      else
+        b_.fill(tiles_, (task - of_a) * columns, columns, depth_, words_);
+    });
+  }
+
+  void multiply() const {
+    const std::int64_t rows = kTaskPanels * tiles_.rows, columns = kTaskColumns, down = ceil_div(a_.lines, rows);
+    on_team(down * ceil_div(b_.lines, columns), [&](std::int64_t task, std::int64_t) {
+      const std::int64_t i = task % down * rows, j = task / down * columns;
+      multiply_piece(i, std::min(a_.lines, i + rows), j, std::min(b_.lines, j + columns));
+    });
+  }
+
+  void multiply_piece(std::int64_t first_row, std::int64_t end_row, std::int64_t first_column, std::int64_t end_column) const {
+    const bool begins = a_.from == 0, ends = a_.from + depth_ == s_.k;
+    ProductTile t;
+    t.words = words_, t.scale = s_.scale;
+    t.a_row = blocks_.in_place ? s_.k / tiles_.pack : 1, t.a_word = blocks_.in_place ? 1 : tiles_.rows;
+    for (std::int64_t i = first_row; i < end_row; i += tiles_.rows) {
+      t.a = blocks_.in_place ? a_.word(i) : a_.panels + i * words_;
+      t.rows = std::min(tiles_.rows, end_row - i);
+      for (std::int64_t j = first_column; j < end_column; j += tiles_.columns) {
+        t.b = b_.panels + j * words_, t.columns = std::min(tiles_.columns, end_column - j);
+        const TilePlace result{out_type_, out_ + ((a_.first + i) * s_.n + b_.first + j) * size_of(s_.out), s_.n};
+        const TilePlace sums =
+            blocks_.sums_apart ? TilePlace{RowType::kF32, sums_ + i * blocks_.columns + j, blocks_.columns} : result;
+        t.to = ends ? result : sums;
+        t.add = !begins ? sums : s_.accumulate == Accumulate::kYes ? result : TilePlace{};
+        tiles_.multiply(t);
+      }
+    }
+  }
+
+  const ProductTiles& tiles_;
+  const MatmulShape& s_;
+  Blocks blocks_;
+  RowType out_type_;
+  std::byte* out_;
+  Operand a_, b_;
+  float* sums_;  // where a result of 16 bits waits for the next cut
+  std::int64_t depth_ = 0, words_ = 0;
+};
+
+}  // namespace
+
+std::int64_t blocked_workspace_floats(const ProductTiles& tiles, const MatmulShape& shape) { return Blocks(tiles, shape).floats(); }
+
+void multiply_blocked(const ProductTiles& tiles, const MatmulShape& shape, void* out, const void* a, const void* b,
+                      float* workspace) {
+  Product(tiles, shape, out, a, b, workspace).run();
+}
+
+}  // namespace trident
