@@ -276,10 +276,8 @@ Value::Value(Method value) : data_(std::make_shared<const Method>(std::move(valu
 const Value* Dict::find(const Value& key) const {
   if (key.is_text()) return named(key.text().bytes);
   const std::optional<std::string> text = key_text(key);
-  if (!text) return nullptr;
-  for (const auto& [name, value] : entries)
-    if (key_text(name) == text) return &value;
-  return nullptr;
+  const auto place = text ? places_.find(*text) : places_.end();
+  return place == places_.end() ? nullptr : &entries[place->second].second;
 }
 
 const Value* Dict::named(std::string_view key) const {
@@ -412,7 +410,8 @@ Value arithmetic(std::string_view operation, const Value& a, const Value& b, Bud
   const auto is_series = [](const Value& it) { return it.is_list() && it.list().type <= List::Type::kTuple; };
   const bool is_safe = (a.is_text() && a.text().marked_safe) || (b.is_text() && b.text().marked_safe);
   if (operation == "+" && a.is_text() && b.is_text()) {
-    budget->take_bytes(a.text().size() + b.text().size());
+    constexpr std::size_t kEscapedBytes = 8;  // at most five of one, which are written one by one
+    budget->take_bytes((a.text().size() + b.text().size()) * (is_safe ? kEscapedBytes : 1));
     Text out = is_safe ? escaped(a.text()) : a.text();
     out.append(is_safe ? escaped(b.text()) : b.text());
     out.marked_safe = is_safe;

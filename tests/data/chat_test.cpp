@@ -228,6 +228,7 @@ TEST(ChatTemplates, HostileTemplatesEndSoon) {
       doubling + "{{ ('a' * 9999) | upper | lower | length }}{% endfor %}",
       doubling + "{{ messages | tojson(indent=4096) }}{% endfor %}",
       doubling + "{{ range(99999) | list | length }}{% endfor %}",
+      doubling + "{{ range(99999) | unique | list | length }}{% endfor %}",
       doubling + "{{ dict(messages[0]) | dictsort }}{% endfor %}",
   };
   for (const std::string& source : kHostile) {

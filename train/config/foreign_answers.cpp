@@ -137,8 +137,8 @@ std::string anchor_of(std::string_view heading) {
 std::string row_markdown(ForeignSystem system, const ForeignKey& row) {
   const ForeignNames parts = names_of(row);
   const ForeignAnswer answer = answer_of(system, row);
-  std::string here = is_command(row.to) ? code(row.to)
-                                        : code(answer.key + (answer.value.empty() ? "" : fmt::format(": {}", answer.value)));
+  const bool has_value = !answer.key.empty() && !answer.value.empty();
+  std::string here = code(is_command(row.to) ? row.to : has_value ? fmt::format("{}: {}", answer.key, answer.value) : answer.key);
   if (here.empty() && row.verdict == Verdict::kDiffers) here = "no key";
   std::string note = answer.note;
   if (!row.fallback.empty()) note += fmt::format("{}its default there: `{}`", note.empty() ? "" : "; ", row.fallback);

@@ -207,9 +207,11 @@ class Command {
     }
     take_flags(words_, system);
     take_settings(system);
-    const auto is_launcher = [](const ForeignLeaf& leaf) { return leaf.system == ForeignSystem::kLauncher; };
-    if (name == "swift" && !has_launcher_ && std::ranges::none_of(leaves_, is_launcher))
-      add(ForeignSystem::kLauncher, program, "swift", true);  // it starts torchrun where NPROC_PER_NODE or NNODES says so
+    const auto has_setting = [&](std::string_view key) {
+      return std::ranges::find(leaves_, key, &ForeignLeaf::key) != leaves_.end();
+    };
+    if (name == "swift" && !has_launcher_ && !has_setting("--nproc_per_node"))  // it starts torchrun where NNODES says so, too
+      add(ForeignSystem::kLauncher, program, has_setting("--nnodes") ? "torchrun" : "swift", true);
     return true;
   }
   void take_settings(ForeignSystem system) {

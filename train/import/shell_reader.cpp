@@ -274,7 +274,7 @@ class Reader : Cursor {
       const std::size_t from = pos_;
       const Text one = scanned_word();
       if (pos_ == from) script_.fail(at(begin), "no \")\" ends this pattern");
-      any = std::max(any, match_of(subject, one));
+      any = std::max(any, has_quoted_sign(part(from, pos_)) ? Outcome::kUnknown : match_of(subject, one));
     }
     return any;
   }

@@ -96,18 +96,22 @@ inline Outcome outcome_of(const std::vector<Text>& words) {
   const bool is_not = !texts.empty() && texts[0] == "!";
   texts.erase(texts.begin(), texts.begin() + (is_not ? 1 : 0));
   const std::size_t count = texts.size();
-  const std::string_view sign = count == 3 ? texts[1] : "";
+  const std::string sign = count == 3 ? texts[1] : "";
   bool is_true = count == 1 && !texts[0].empty();
   if (count == 2 && is_listed(texts[0], "-z -n")) {
     is_true = texts[1].empty() == (texts[0] == "-z");
-  } else if (count == 2 && is_listed(texts[0], "= == -eq != -ne")) {
+  } else if (count == 2 && is_listed(texts[0], "= == != -eq -ne -lt -le -gt -ge")) {
     return Outcome::kFalse;  // an error
-  } else if (is_listed(sign, "= == -eq != -ne") && texts[2].find_first_of("*?[") == std::string::npos) {
-    is_true = (texts[0] == texts[2]) == is_listed(sign, "= == -eq");
-  } else if (is_listed(sign, "-lt -le -gt -ge")) {
-    const double a = sum_of(texts[0]), b = sum_of(texts[2]);
+  } else if (is_listed(sign, "= == !=") && texts[2].find_first_of("*?[") == std::string::npos) {
+    is_true = (texts[0] == texts[2]) == is_listed(sign, "= ==");
+  } else if (is_listed(sign, "-eq -ne -lt -le -gt -ge")) {
+    const auto number = [](const std::string& text) { return sum_of(text.empty() || text[0] == '-' ? "0" + text : text); };
+    const double a = number(texts[0]), b = number(texts[2]);
     if (!std::isfinite(a - b)) return Outcome::kUnknown;
-    is_true = sign == "-lt" ? a < b : sign == "-le" ? a <= b : sign == "-gt" ? a > b : a >= b;
+    is_true = sign == "-eq" ? a == b : sign == "-ne" ? a != b : sign == "-lt" ? a < b : sign == "-le" ? a <= b
+            : sign == "-gt" ? a > b : a >= b;
+    // An empty text is 0 in [[ ]] and an error, which is false, in [ ].
+    if ((texts[0].empty() || texts[2].empty()) && is_true != is_not) return Outcome::kUnknown;
   } else if (count != 1) {
     return Outcome::kUnknown;
   }
@@ -126,10 +130,28 @@ inline bool is_match(std::string_view text, std::string_view pattern) {
   return true;
 }
 
+// Texts so long that the comparison would take seconds are in nobody's `case`.
 inline Outcome match_of(const Text& text, const Text& pattern) {
+  constexpr std::size_t kMostComparisons = 1'000'000;
   const std::string signs = bytes_of(pattern);
   if (why_of(text) != 0 || why_of(pattern) != 0 || signs.find_first_of("[\\") != signs.npos) return Outcome::kUnknown;
+  if (text.size() > kMostComparisons / std::max<std::size_t>(signs.size(), 1)) return Outcome::kUnknown;
   return is_match(bytes_of(text), signs) ? Outcome::kTrue : Outcome::kFalse;
+}
+
+// Whether * or ? stands in quotes or after a backslash, where it is a letter and no sign of a pattern.
+inline bool has_quoted_sign(const Text& word) {
+  char quote = 0;
+  for (std::size_t i = 0; i < word.size(); ++i) {
+    const char c = word[i].c;
+    if (const bool escapes = c == '\\' && quote != '\''; escapes || quote != 0) {
+      i += escapes ? 1 : 0;
+      if (i < word.size() && has("*?", word[i].c)) return true;
+    }
+    if (c == quote) quote = 0;
+    else if (quote == 0 && has("'\"", c)) quote = c;
+  }
+  return false;
 }
 
 // The fields that a word becomes.

@@ -130,6 +130,8 @@ TEST_F(ForeignInput, LaunchersAndProgramsHaveTheirOwnFlags) {
   EXPECT_EQ(of_command("NPROC_PER_NODE=2 swift sft --model m --deepspeed zero2"),
             "ms-swift --model=\"m\"\nms-swift --deepspeed=\"zero2\"\nlauncher --nproc_per_node=\"2\"\n");
   EXPECT_EQ(of_command("swift sft --model m"), "ms-swift --model=\"m\"\nlauncher swift=true\n");
+  EXPECT_EQ(of_command("NNODES=2 swift sft --model m"), "ms-swift --model=\"m\"\nlauncher --nnodes=\"2\"\nlauncher torchrun=true\n")
+      << "one process on each machine";
   for (const std::string first : {": ${A:=1}", "[[ -n $A && $B == 1 ]] || exit", "[ -z \"$A\" ]"})
     EXPECT_EQ(of_command(first + "\ntorchrun x.py --bf16"), "launcher torchrun=true\nHugging Face --bf16=true\n")
         << "neither YAML nor TOML";

@@ -135,6 +135,21 @@ TEST(ShellReader, CasesOfTextsDecideAndOthersLeaveDoubt) {
   EXPECT_EQ(words_in("case $(x) in y) A=1;; *) A=2;; esac\nrun $A"), "run|??");
   EXPECT_EQ(words_in("case a in a) run1;& b) run2;; *) run3;; esac\nend"), "run1\nrun2 ?\nrun3 ?\nend");
   EXPECT_EQ(words_in("case a in a) case b in c) run1;; b) run2;; esac;; *) run3;; esac"), "run2");
+  EXPECT_EQ(words_in("case a in \"*\"|\\?) A=1;; *) A=2;; esac; run $A"), "run|??") << "letters, not signs";
+  const std::string letters(400'000, 'a');
+  EXPECT_EQ(words_in("A=" + letters + "\ncase $A in *" + letters + "b) A=1;; *) A=2;; esac; run $A"), "run|??");
+}
+
+TEST(ShellReader, IntegersAreComparedAsNumbers) {
+  const auto outcome = [](std::string_view condition) {
+    return words_in(fmt::format("A=2\nif {}; then A=1; fi\nrun $A", condition));
+  };
+  for (const char* const holds : {"[ 10 -gt 9 ]", "[ 4 -ne -1 ]", "[[ 0 -eq 0 && 3 -le 3 ]]", "[ -1 -lt 0 ]"})
+    EXPECT_EQ(outcome(holds), "run|1") << holds;
+  for (const char* const fails : {"[ 10 -lt 9 ]", "[ $X -ge 8 ]", "[ \"$X\" -eq 1 ]", "[[ 4 -eq 5 ]]"})
+    EXPECT_EQ(outcome(fails), "run|2") << fails;
+  for (const char* const depends : {"[ 08 -eq 8 ]", "[ \"$X\" -eq 0 ]", "[ a -eq a ]", "[ ! \"$X\" -eq 1 ]"})
+    EXPECT_EQ(outcome(depends), "run|??") << depends;
 }
 
 TEST(ShellReader, AnEmptyVariableWithoutQuotesIsNoWordOfATest) {
