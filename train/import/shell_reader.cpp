@@ -455,8 +455,7 @@ class Reader : Cursor {
         all = std::min(all, outcome_of(std::exchange(words, {})));
         if (is_or) any = std::max(any, std::exchange(all, Outcome::kTrue));
       } else if (ends_word(peek())) {
-        is_followed = false;
-        ++pos_;
+        is_followed = false, ++pos_;
       } else {  // "[" is a command, of which an empty variable without quotes is no word
         Fields fields{end == "]"};
         scan(fields, Stop::kWord, false);
