@@ -169,8 +169,9 @@ void HfFolder::fit(std::span<const ManifestTensor> expected, const HfMeanings& m
 }
 
 void HfFolder::check(const ManifestTensor& expected, const HfFileTensor& found, const HfFiles& files) const {
-  const bool has_more = files.may_have_more_tokens && found.by_token && added_rows(expected.shape, found.shape) > 0;
-  if (found.shape != expected.shape && !has_more) {
+  const bool has_others = files.may_have_other_tokens && found.by_token &&
+                          added_rows(expected.shape, found.shape) + added_rows(found.shape, expected.shape) > 0;
+  if (found.shape != expected.shape && !has_others) {
     const std::string wrong = fmt::format("{}: tensor {} has the shape {}, expected {} by {}; ", path(found.file),
                                           in_quotes(found.name), shape_text(found.shape), shape_text(expected.shape), files.says);
     if (files.wrong_shape == ExitCode::kConfig) throw ConfigError(wrong + "it belongs to another model");

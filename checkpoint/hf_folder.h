@@ -46,7 +46,7 @@ struct HfFiles {
   std::string_view says = "config.json";
   std::span<const ManifestTensor> optional = {};  // that may be there beside those that must
   std::span<const std::string> by_token = {};     // tensors with a row for each token
-  bool may_have_more_tokens = false;              // than expected
+  bool may_have_other_tokens = false;             // more than expected, or fewer
   ExitCode wrong_shape = ExitCode::kData;         // or kConfig: of what the user put together
 };
 

@@ -1,6 +1,5 @@
 #include "checkpoint/peft_adapter.h"
 
-#include <algorithm>
 #include <cstdint>
 #include <set>
 #include <utility>
@@ -78,12 +77,12 @@ PeftAdapter::PeftAdapter(const std::string& folder, const ModelConfig& base, Pef
                 .says = "adapter_config.json and the base's config.json",
                 .optional = tensors_of(base),
                 .by_token = tensors_by_token(base),
-                .may_have_more_tokens = true,
+                .may_have_other_tokens = true,
                 .wrong_shape = ExitCode::kConfig}),
       vocab_size_(base.vocab_size) {
   tensors_.check_tied_copies();
   for (const std::string& name : tensors_by_token(base))
-    if (const HfFileTensor* const copy = tensors_.find(name)) vocab_size_ = std::max(vocab_size_, copy->shape.front());
+    if (const HfFileTensor* const copy = tensors_.find(name)) vocab_size_ = copy->shape.front();
   for (const std::string& name : tensors_by_token(base)) {
     const HfFileTensor* const copy = tensors_.find(name);
     if (const std::int64_t rows = copy != nullptr ? copy->shape.front() : base.vocab_size; rows != vocab_size_)

@@ -328,12 +328,16 @@ ConvertReport merge_adapters(const Resume& checkpoint, const std::string& to, Ex
     copy_carried(*tokenizer, tokenizer_files(*tokenizer), adapter);
   WeightsSource base = checkpoint.base != nullptr ? *checkpoint.base : checkpoint;
   if (base.hf == nullptr) {
-    if (!options.dtype) options.dtype = base.manifest.weights;
+    const WeightsSource* first = &base;  // a folder that adapters were trained beside, run by run, or a checkpoint
+    while (first->base != nullptr) first = first->base.get();
+    if (!options.dtype) options.dtype = first->hf != nullptr ? first->hf->common_dtype() : base.manifest.weights;
     const std::string folder = beside.path() + "/base";
     Exporter(std::move(base), {.dtype = DType::kF32}, {}).write(folder);
     base = find_hf_weights(folder, "--from ckpt");
   }
-  base.adapter = std::make_shared<PeftAdapter>(adapter, model_of_hf(base.folder));
+  ModelConfig with_rows = model_of_hf(base.folder);
+  with_rows.vocab_size = model_of(checkpoint).vocab_size;  // also where rows were added that did not train
+  base.adapter = std::make_shared<PeftAdapter>(adapter, with_rows);
   return Exporter(std::move(base), options, progress).write(to);
 }
 

@@ -204,7 +204,7 @@ TEST_F(AddedTokens, GetRowsOnceAndGoOut) {
 TEST_F(AddedTokens, TrainWholeBesideAdapters) {
   const std::string lora = "adapter.type=lora", save = "adapter.modules_to_save=embed_tokens";
   expect_one_line(start("frozen", {lora}), 64,
-                  {"model.vocab_size = 261", "has 259 tokens", "model.embed_tokens.weight",
+                  {"model.vocab_size = 261", "has 259 tokens", "model.embed_tokens.weight", "as targets",
                    "name embed_tokens in adapter.modules_to_save"});
   expect_one_line(start("frozen", {"train.freeze=.*embed.*"}), 64, {"model.embed_tokens.weight", "leave it out of train.freeze"});
   expect_one_line(start("frozen", {}, false), 65, {"more_packs", "of 261 tokens", "vocab_size to 261 or more"});
@@ -215,8 +215,11 @@ TEST_F(AddedTokens, TrainWholeBesideAdapters) {
   EXPECT_NEAR(loss_of_new({"--hf", place_ / "base", "--adapter", place_ / "adapter"}), loss, 1e-5 * loss);
   said({"convert", "--from", "peft", place_ / "base", place_ / "adapter", "--to", "hf", place_ / "merged"});
   expect_whole_folder("merged", loss);
-  said({"train", "--config", place_ / "lora/config.resolved.json", "--set", "run.dir=" + (place_ / "chained"), "--set",
-        "checkpoint.dir=null", "--set", "model.init_from=" + (place_ / "lora"), "--set", "data.tokenizer=null"});
+  const auto chain = [&](const std::string& from, const std::string& to) {
+    said({"train", "--config", place_ / (from + "/config.resolved.json"), "--set", "run.dir=" + (place_ / to), "--set",
+          "checkpoint.dir=null", "--set", "model.init_from=" + (place_ / from), "--set", "data.tokenizer=null"});
+  };
+  chain("lora", "chained");
   said({"convert", "--from", "ckpt", place_ / "chained", "--to", "peft", place_ / "chained_adapter"});
   const std::string config = place_ / "chained_adapter/adapter_config.json";
   const JsonValue chained = parse_json(read_file(config), config);
@@ -224,10 +227,36 @@ TEST_F(AddedTokens, TrainWholeBesideAdapters) {
   EXPECT_EQ(to_json_text(*chained.find("modules_to_save")), "[\"model.embed_tokens\"]");
   EXPECT_EQ(read_file(place_ / "chained_adapter/tokenizer.json"), read_file(place_ / "more/tokenizer.json"));
   EXPECT_EQ(read_file(place_ / "chained/run.log").find("ids mean other texts"), std::string::npos);
+  // Runs of another precision, one after the other: the merged folder has the dtype of the one that they began beside.
+  succeeded(start("narrow", {lora, save, "run.steps=1", "precision.compute=bf16"}));
+  chain("narrow", "narrower");
+  said({"convert", "--from", "ckpt", place_ / "narrower", "--to", "hf", place_ / "of_two"});
+  EXPECT_EQ(parse_json(read_file(place_ / "of_two/config.json"), "of_two").find("dtype")->as_string(), "float32");
   std::filesystem::rename(place_ / "base", place_ / "moved");
   said({"convert", "--from", "ckpt", place_ / "lora", "--to", "hf", place_ / "at_once", "--set",
         "model.init_from=" + (place_ / "moved")});
   expect_whole_folder("at_once", loss);
+}
+
+// A token for padding, say: the rows stay the mean of the others, and nothing learns to say them.
+TEST_F(AddedTokens, StayAsTheyAreWhereNoTargetIsOne) {
+  create_folder(place_ / "pad");
+  write_tokenizer("pad", {"<|pad|>"});
+  for (const std::string file : {"tokenizer_config.json", "chat_template.jinja"})
+    write_file(place_ / ("pad/" + file), read_file(place_ / ("base/" + file)));
+  said({"data", "prepare", "--chat", "--input", place_ / "chats.jsonl", "--tokenizer", place_ / "pad", "--output",
+        place_ / "padded"});
+  said({"data", "pack", place_ / "padded", "--sequence", "192", "--output", place_ / "pad_packs"});
+  const std::vector<std::string> lora{"adapter.type=lora", "data.train=" + (place_ / "pad_packs"),
+                                      "data.tokenizer=" + (place_ / "pad")};
+  const ProgramOutcome first = succeeded(start("lora", plus(lora, {"run.steps=3", "checkpoint.every=3"})));
+  EXPECT_EQ(first.err.find("does not train"), std::string::npos) << first.err;
+  succeeded(start("lora", lora));
+  const double loss = loss_of(std::vector<std::string>{"--ckpt", place_ / "lora"}, "257 97 98 258 10 257");
+  said({"convert", "--from", "ckpt", place_ / "lora", "--to", "peft", place_ / "adapter"});
+  said({"convert", "--from", "ckpt", place_ / "lora", "--to", "hf", place_ / "merged"});
+  EXPECT_NEAR(loss_of(std::vector<std::string>{"--hf", place_ / "merged"}, "257 97 98 258 10 257"), loss, 1e-5 * loss);
+  EXPECT_EQ(parse_json(read_file(place_ / "merged/config.json"), "merged").find("vocab_size")->as_integer(), 260);
 }
 
 double first_loss(const std::vector<JsonValue>& records) { return records.front().find("loss")->as_number(); }

@@ -95,9 +95,9 @@ TEST(Terminal, ARunFoldsItsLinesAndItsBarSaysWhereItIs) {
     const std::vector<std::string> rows = shown.rows();
     for (const std::string& row : rows)
       EXPECT_TRUE(static_cast<int>(row.size()) <= columns || row.find(' ', 8) == row.npos) << row.size() << ": " << row;
-    // A step is one row, whose last numbers a narrow terminal leaves out.
+    // A training step is one row, whose last numbers a narrow terminal leaves out; an evaluation keeps all of its numbers.
     for (std::size_t i = 0; i + 1 < rows.size(); ++i)
-      EXPECT_FALSE(rows[i].find("] step ") == 9 && rows[i + 1].starts_with("  ")) << rows[i] << '\n' << rows[i + 1];
+      EXPECT_FALSE(rows[i].find("  loss ") != rows[i].npos && rows[i + 1].starts_with("  ")) << rows[i] << '\n' << rows[i + 1];
     std::string labels;
     for (const std::string& row : rows)
       if (row.size() > 8 && row.find(": ") < 7 && row[7] == ' ' && row[8] != ' ') labels += row.substr(0, row.find(':')) + ' ';

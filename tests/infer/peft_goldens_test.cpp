@@ -122,6 +122,29 @@ TEST_P(PeftGoldens, MergedIntoAFolderAreTheWeightsOfPeftAndAllOthersStay) {
   expect_near(losses_with_adapter(place / "merged", "", golden.ids), golden.losses, 1e-5, GetParam());
 }
 
+// A base whose rows were padded is often resized to the tokens of its tokenizer before it gets an adapter.
+TEST(PeftMerge, TakesFewerTokensThanTheBaseHas) {
+  const TemporaryFolder place;
+  const PeftGolden golden("llama_more_tokens");
+  fs::copy(golden.folder, place / "adapter", fs::copy_options::recursive);
+  const std::string path = place / "adapter/adapter_model.safetensors", prefix = "base_model.model.";
+  test::TensorMap tensors = test::read_safetensors(path);
+  const std::int64_t rows = 50;
+  for (const char* name : {"model.embed_tokens.weight", "lm_head.weight"}) {
+    test::NamedTensor& copy = tensors.at(prefix + name);
+    copy.data.resize(copy.data.size() / static_cast<std::size_t>(copy.shape.front()) * rows);
+    copy.shape.front() = rows;
+  }
+  test::write_safetensors(path, tensors);
+  peft_to_hf({golden.base, place / "adapter"}, place / "merged", {});
+  EXPECT_EQ(read_json_file(place / "merged/config.json").find("vocab_size")->as_integer(), rows);
+  for (const char* name : {"model.embed_tokens.weight", "lm_head.weight"})
+    EXPECT_EQ(test::read_safetensors(place / "merged/model.safetensors").at(name).data, tensors.at(prefix + name).data) << name;
+  const std::vector<std::int32_t> ids{1, 7, 49, 20};
+  expect_near(losses_with_adapter(golden.base, place / "adapter", ids), losses_with_adapter(place / "merged", "", ids), 1e-6,
+              "beside the base and merged");
+}
+
 TEST(PeftMerge, RoundsOnceToTheBasesDtype) {
   const TemporaryFolder place;
   const PeftGolden golden("llama_dora");

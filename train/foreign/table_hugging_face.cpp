@@ -9,7 +9,6 @@ using enum Verdict;
 
 constexpr std::string_view kSchedules = "linear, cosine, cosine_with_min_lr, constant, constant_with_warmup, inverse_sqrt and "
                                         "warmup_stable_decay are there",
-                           kWholeStates = "states have 32 bits and stay on the rank's device: more memory, the same rule",
                            kPresetFile = "ms-swift's name of a file of DeepSpeed's";
 
 constexpr ForeignKey kBatchAndRun[] = {
@@ -64,13 +63,12 @@ constexpr ForeignKey kOptimizer[] = {
     {"max_grad_norm", kMapped, "optimizer.grad_clip", {}, {}, "1.0"},
     {"optim, optimizer = adamw_torch_fused, adamw_torch, adamw_hf, adamw_torch_xla, adamw_torch_npu_fused, adamw_apex_fused, adamw",
      kMapped, "optimizer.type", "\"adamw\""},
-    {"optim, optimizer = paged_adamw, paged_adamw_32bit, adamw_bnb_8bit, adamw_8bit, paged_adamw_8bit, adamw_torch_8bit, "
-     "adamw_torch_4bit, ao_adamw_8bit, ao_adamw_4bit", kDiffers, "optimizer.type", "\"adamw\"", kWholeStates},
+    {"optim, optimizer = paged_adamw, paged_adamw_32bit, paged_adamw_8bit, paged_lion_32bit, paged_lion_8bit", kNotBuilt,
+     "offload.optimizer", "\"host\""},
     {"optim, optimizer = lion, lion_32bit", kMapped, "optimizer.type", "\"lion\""},
-    {"optim, optimizer = paged_lion_32bit, lion_8bit, paged_lion_8bit", kDiffers, "optimizer.type", "\"lion\"", kWholeStates},
     {"optim, optimizer = adafactor, sgd, muon", kNotBuilt, "optimizer.type"},
     {"adafactor", kNotBuilt, "optimizer.type", "\"adafactor\""},
-    {"optim, optimizer", kRefused, {}, {}, "adamw_torch and lion_32bit are there"},
+    {"optim, optimizer", kRefused, {}, {}, "adamw_torch and lion_32bit are there, whose states have 32 bits"},
     {"optim_args, optim_target_modules", kRefused, {}, {},
      "adam_beta1, adam_beta2, adam_epsilon and weight_decay say all there is"},
     {"lr_scheduler_type, lr_scheduler = linear", kMapped, "lr_schedule.type", "\"linear\"",

@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <string_view>
 
 #include "checkpoint/hf_folder.h"
 #include "core/check.h"
@@ -36,6 +38,38 @@ std::optional<RecordedTokenizer> most_tokens(const DataConfig& data) {
     }
   }
   return most;
+}
+
+struct AddedTokens {
+  std::int64_t tokens = 0, counted = 0;
+  std::string where;  // the first source that has them
+};
+
+// Tokens from id `rows` on, in all of the data.
+AddedTokens added_tokens_in(std::span<const TokenSource> sources, std::int64_t rows, std::int64_t vocab_size) {
+  constexpr std::int64_t kAtOnce = 32'000;
+  AddedTokens found;
+  std::vector<std::byte> stored;
+  std::vector<std::int32_t> ids;
+  std::vector<std::uint8_t> counts;
+  for (const TokenSource& source : sources) {
+    const IndexedDataset& data = *source.dataset;
+    for (std::int64_t done = 0; done < source.num_tokens; done += kAtOnce) {
+      const std::int64_t n = std::min(kAtOnce, source.num_tokens - done), first = source.first_token + done;
+      stored.resize(static_cast<std::size_t>(n * size_of(data.type())));
+      ids.resize(static_cast<std::size_t>(n));
+      counts.assign(ids.size(), 1);
+      data.read_tokens(first, n, stored);
+      data.decode_tokens(stored.data(), first, n, vocab_size, ids.data(), 1);
+      if (data.mask() != nullptr) data.mask()->read(first, counts);
+      for (std::size_t i = 0; i < ids.size(); ++i) {
+        if (ids[i] < rows) continue;
+        if (found.tokens++ == 0) found.where = source.label;
+        found.counted += counts[i];
+      }
+    }
+  }
+  return found;
 }
 
 }  // namespace
@@ -77,6 +111,28 @@ std::optional<std::string> added_rows_line(const ModelConfig& model, const Resum
   if (model.vocab_size <= rows) return std::nullopt;
   return fmt::format("model.vocab_size = {}: {} has {} tokens; {} added to {}, each the mean of those", model.vocab_size,
                      from.folder(), rows, counted(model.vocab_size - rows, "row"), fmt::join(tensors, " and to "));
+}
+
+std::optional<std::string> refuse_frozen_rows(const TrainConfig& config, std::span<const ManifestTensor> tensors,
+                                              const Resume& initial, std::span<const TokenSource> sources) {
+  if (initial.hf == nullptr) return std::nullopt;
+  for (const ManifestTensor& tensor : tensors) {
+    const HfFileTensor* const there = initial.hf->find(tensor.name);
+    if (!tensor.frozen || there == nullptr || !there->by_token || there->shape.front() >= tensor.shape.front()) continue;
+    const AddedTokens added = added_tokens_in(sources, there->shape.front(), tensor.shape.front());
+    if (added.tokens == 0) return std::nullopt;
+    const std::string_view module = std::string_view(tensor.name).substr(0, tensor.name.rfind('.'));
+    const std::string text = fmt::format(
+        "model.vocab_size = {}: model.init_from = {} has {} tokens, and {}, to which rows are added, does not train, so that these "
+        "stay the mean of the others; {} has {} of those tokens, of which {} as targets; {}, or prepare the data with the "
+        "folder's own tokens",
+        tensor.shape.front(), initial.folder, there->shape.front(), tensor.name, added.where, added.tokens, added.counted,
+        config.adapter.type ? fmt::format("name {} in adapter.modules_to_save", module.substr(module.rfind('.') + 1))
+        : config.train.only.empty() ? std::string("leave it out of train.freeze") : std::string("name it in train.only"));
+    if (added.counted > 0) throw ConfigError(text);
+    return text;
+  }
+  return std::nullopt;
 }
 
 }  // namespace trident

@@ -2,8 +2,11 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "data/token_source.h"
 #include "data/tokenizer/tokenizer.h"
 #include "model/config/model_config.h"
 #include "train/config/train_config.h"
@@ -22,5 +25,10 @@ bool has_tokens_of(const Tokenizer& tokenizer, const Tokenizer& other);
 
 // Says how many rows a run adds to the weights that it begins with; nothing where it adds none.
 std::optional<std::string> added_rows_line(const ModelConfig& model, const Resume& initial);
+
+// A row that is added is the mean of the others until it trains. ConfigError: one of `tensors` does not train, rows are added to
+// it, and tokens of these rows are among the targets that count. Returns a warning where they are in the data, but count nowhere.
+std::optional<std::string> refuse_frozen_rows(const TrainConfig& config, std::span<const ManifestTensor> tensors,
+                                              const Resume& initial, std::span<const TokenSource> sources);
 
 }  // namespace trident

@@ -315,6 +315,10 @@ RunInputs prepare_run(const TrainConfig& config, const LaunchSite& place, const 
   }
   if (inputs.reference || (inputs.initial && config.reference == kAdapterOffReference)) check_reference(inputs);
   open_data(inputs, place.reads_all);
+  if (inputs.initial && place.reads_all)
+    if (std::optional<std::string> warning = refuse_frozen_rows(config, tensors_to_begin_with(inputs.plan, *inputs.initial),
+                                                                *inputs.initial, inputs.sources.train))
+      inputs.warnings.push_back(*std::move(warning));
   if (inputs.resume && place.reads_all) check_resumed_data(config, inputs.training_facts(), *inputs.resume);
   if (saves_checkpoints(config)) check_manifest(inputs);
   if (machine.device == DeviceKind::kCuda) {

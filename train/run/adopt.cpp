@@ -205,32 +205,17 @@ ModelConfig architecture_of(ModelConfig model) {
   return model;
 }
 
-// Rows that are added to a folder's mean nothing until they have trained.
-void refuse_frozen_rows(const TrainConfig& config, const std::vector<ManifestTensor>& tensors, const Resume& initial) {
-  for (const ManifestTensor& tensor : tensors) {
-    const HfFileTensor* const there = initial.hf->find(tensor.name);
-    if (!tensor.frozen || there == nullptr || !there->by_token || there->shape.front() >= tensor.shape.front()) continue;
-    const std::string_view module = std::string_view(tensor.name).substr(0, tensor.name.rfind('.'));
-    throw ConfigError(fmt::format(
-        "model.vocab_size = {}: model.init_from = {} has {} tokens, and {}, to which rows are added, does not train; {}, or "
-        "prepare the data with the folder's own tokens",
-        tensor.shape.front(), initial.folder, there->shape.front(), tensor.name,
-        config.adapter.type ? fmt::format("name {} in adapter.modules_to_save", module.substr(module.rfind('.') + 1))
-        : config.train.only.empty() ? std::string("leave it out of train.freeze") : std::string("name it in train.only")));
-  }
-}
-
-void check_initial_folder(const TrainConfig& config, const std::vector<ManifestTensor>& tensors, const Resume& initial) {
+void check_initial_folder(const TrainConfig& config, const Resume& initial) {
   const ModelConfig model = resolve_model(config);
   ModelConfig of_folder = model_of_hf(initial.folder);
-  of_folder.vocab_size = std::max(of_folder.vocab_size, model.vocab_size);  // rows are added
+  // Rows are added, and an adapter's copies may have fewer.
+  if (initial.adapter != nullptr || model.vocab_size > of_folder.vocab_size) of_folder.vocab_size = model.vocab_size;
   const std::optional<ModelDifference> difference = model_difference(model, of_folder);
   if (difference && !allows(config, "model"))
     throw ConfigError(
         fmt::format("model.{} = {}: config.json of model.init_from = {} has {}; give that value or leave the model's "
                     "keys out, or list \"model\" in checkpoint.allow",
                     difference->key, difference->a, initial.folder, difference->b));
-  refuse_frozen_rows(config, tensors, initial);
 }
 
 }  // namespace
@@ -282,7 +267,7 @@ void adopt(TrainConfig& config, Resume& resume) {
 }
 
 void check_initial_model(const TrainConfig& config, const std::vector<ManifestTensor>& tensors, const Resume& initial) {
-  if (initial.hf != nullptr) return check_initial_folder(config, tensors, initial);
+  if (initial.hf != nullptr) return check_initial_folder(config, initial);
   check_tensors(tensors, initial.manifest.tensors, initial.folder, "model.init_from", initial.folder);
   if (allows(config, "model")) return;
   const TrainConfig then = config_of(initial).config;

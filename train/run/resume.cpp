@@ -279,7 +279,10 @@ void set_base(Resume& checkpoint, Resume base) {
     if (!tensor.base) continue;
     const HfFileTensor* const of_folder = base.hf != nullptr ? base.hf->find(tensor.name) : nullptr;
     const auto stored = shapes.find(tensor.name);
-    if (of_folder != nullptr ? of_folder->shape == tensor.shape : stored != shapes.end() && *stored->second == tensor.shape)
+    const auto fits = [&](const HfFileTensor& there) {  // or gets rows
+      return there.shape == tensor.shape || (there.by_token && added_rows(there.shape, tensor.shape) > 0);
+    };
+    if (of_folder != nullptr ? fits(*of_folder) : stored != shapes.end() && *stored->second == tensor.shape)
       continue;
     refuse_base(checkpoint, fmt::format("{} has no {} of that shape", base.folder, tensor.name));
   }

@@ -12,6 +12,8 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "core/counted.h"
 #include "core/file_io.h"
+#include "core/foreign_folder.h"
+#include "core/json_reader.h"
 #include "core/number_text.h"
 #include "model/config/model_stats.h"
 #include "pipeline/schedule/step_simulator.h"
@@ -298,6 +300,18 @@ std::string shell_word(const std::string& text) {
   return out + "'";
 }
 
+// With a template to be named where the tokenizer has none.
+std::string chat_options(const TrainConfig& config) {
+  const std::string folder = hub_snapshot(config.data.tokenizer.value_or(config.model.init_from.value_or("")));
+  const std::string other = folder + "/tokenizer_config.json";
+  bool has_template = file_exists(folder + "/chat_template.jinja");
+  try {
+    has_template = has_template || (file_exists(other) && read_json_file(other).find("chat_template") != nullptr);
+  } catch (const Error&) {  // who asks for a chat is told what is wrong with it
+  }
+  return has_template ? "--chat" : "--chat --template TEMPLATE";
+}
+
 // generate takes that of the folder, too.
 bool has_tokenizer(const TrainConfig& config) {
   const std::optional<std::string>& folder = config.model.init_from;
@@ -310,7 +324,7 @@ std::string next_text(const TrainConfig& config, const RunSummary& summary, cons
     return "--set checkpoint.every=end saves the last step; nothing of this run is saved";
   if (end.saved && summary.step < config.run.steps) return fmt::format("the same command goes on from step {}", summary.step);
   return fmt::format("trident generate --ckpt {} {}", shell_word(config.checkpoint.dir.value_or(config.run.dir)),
-                     config.data.has_mask    ? "--chat"
+                     config.data.has_mask    ? chat_options(config)
                      : has_tokenizer(config) ? "--prompt 'Once upon a time'"
                                              : "--prompt-ids '1 2 3'");
 }

@@ -256,17 +256,17 @@ TEST(HuggingFaceImport, FilesOfUsersAreTaken) {
   EXPECT_EQ(became(swift, "batch.global") + became(swift, "parallel.zero") + became(swift, "checkpoint.every"), "16\"zero2\"50");
 }
 
-TEST(HuggingFaceImport, WhatSavesMemoryThereDiffersAndLinearLayersAreTakenBesideNamedOnes) {
+TEST(HuggingFaceImport, StatesOfEightBitsAreRefusedAndLinearLayersAreTakenBesideNamedOnes) {
   const Import lora = imported(S::kAxolotl, {{"adapter", "lora"},
                                              {"lora_target_linear", true},
                                              {"lora_target_modules", JsonValue::Array{"q_proj"}},
-                                             {"optimizer", "adamw_bnb_8bit"},
                                              {"load_in_8bit", false},
                                              {"early_stopping_patience", nullptr}});
-  EXPECT_EQ(became(lora, "adapter.target_modules") + became(lora, "optimizer.type"), "[\"all-linear\"]\"adamw\"");
+  EXPECT_EQ(became(lora, "adapter.target_modules"), "[\"all-linear\"]");
   EXPECT_EQ(became(lora, "checkpoint.keep_last"), "4") << "axolotl's default";
-  EXPECT_EQ(lora.keys[3].verdict, Verdict::kDiffers);
-  EXPECT_EQ(lora.keys[4].note + lora.keys[5].note, "off, as hereoff, as here") << "what is off differs in nothing";
+  expect_refusal({{"optim", "adamw_bnb_8bit"}}, "whose states have 32 bits");
+  EXPECT_EQ(became(imported(S::kHuggingFace, {{"optim", "paged_adamw_8bit"}}), "offload.optimizer"), "\"host\"");
+  EXPECT_EQ(lora.keys[3].note + lora.keys[4].note, "off, as hereoff, as here") << "what is off differs in nothing";
 }
 
 TEST(HuggingFaceImport, DocumentsAreSetAsideForValidation) {
