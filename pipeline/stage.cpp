@@ -13,6 +13,10 @@ namespace trident {
 void Stage::set_micro_batches(std::span<const MicroBatch> micro_batches, const StepProgram& program) {
   micro_batches_ = micro_batches;
   program_ = &program;
+  // A step of training derives anew, though an evaluation may have done so: what it sends is predicted to the byte.
+  if (micro_batches.empty() || !micro_batches.front().training) return;
+  for (Chunk& chunk : chunks_)
+    for (UnitPart& part : chunk.units) part.derived_version = -1;
 }
 
 // ---- finding things -------------------------------------------------------------------------------------------------------------

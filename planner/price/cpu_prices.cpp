@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "core/check.h"
+#include "device/operations.h"
 
 namespace trident {
 namespace {
@@ -101,7 +102,9 @@ double CpuPrices::device_seconds(const RecordedOperation& operation) const {
     const double heads = static_cast<double>(a->batch) * static_cast<double>(a->query_heads) * interval_share(*a);
     return call + heads * over_threads(found->second, [&](const AttentionTimes& t) { return t.seconds_per_head.at(sizes); });
   }
-  const auto found = operations_.find(operation.name);
+  auto found = operations_.find(operation.name);
+  // Calibration trains no DoRA, whose operation is as fast as what streams as many bytes.
+  if (found == operations_.end() && operation.name == op::ScaleColumns::kName.name) found = operations_.find(op::Add::kName.name);
   if (found == operations_.end()) refuse(rates_, fmt::format("operations {} {}", operation.name, to_string(place_.compute)));
   return call + over_threads(found->second, [&](const OperationTimes& t) { return t.seconds.at(operation.bytes); });
 }

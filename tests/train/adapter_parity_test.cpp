@@ -318,6 +318,20 @@ TEST_F(TunedRuns, RowLengthsAreSummedOncePerStep) {
   }
 }
 
+// An evaluation sums them, too, and the step that follows sums them anew, because the bytes of a step are predicted.
+TEST_F(TunedRuns, AStepAfterAnEvaluationSendsWhatOthersSend) {
+  const auto sent = [](bool evaluates) {
+    LayoutRunOptions options;
+    options.steps = 1;
+    options.before_steps = [&](RankTrainer& trainer) {
+      if (evaluates) trainer.evaluate(random_tokens(97, 16), 1, {});
+    };
+    const Settings settings{"model.num_hidden_layers=2", "parallel.tensor=2", "adapter.type=dora", "adapter.r=4"};
+    return run_layout(tiny_llama_config(), settings, options).bytes_sent;
+  };
+  EXPECT_EQ(sent(true), sent(false));
+}
+
 // The last three of eight layers in four stages have adapters: backwards end with the stage that has layer 5, and so do gradients
 // between stages.
 TEST_F(TunedRuns, StagesBelowTheLowestAdapterRunNoBackward) {

@@ -256,6 +256,7 @@ TEST(CpuRates, TheShippedProfileIsWholeAndMonotonic) {
                              "clip_backward",
                              "add",
                              "add_bias",
+                             "scale_columns",
                              "sum_rows",
                              "rope",
                              "split_heads",
