@@ -365,7 +365,7 @@ bool is_less(const Value& a, const Value& b, Budget* budget) {
 std::string_view type_name(const Value& value) {
   switch (value.kind()) {
     case Kind::kNone: return "None";
-    case Kind::kUndefined: return "undefined value";
+    case Kind::kUndefined: return "value that is undefined";
     case Kind::kBool: return "bool";
     case Kind::kInteger: return "int";
     case Kind::kFloat: return "float";
