@@ -245,7 +245,7 @@ TEST_F(Eval, WhatCannotBeIsRefused) {
   expect_one_line(eval({"--ids", "5 6", "--per-question"}), 64, {"--per-question", "--choices"});
   expect_one_line(eval({"--ids", "5 6", "--delimiter", "x"}), 64, {"--delimiter", "--choices"});
   expect_one_line(eval({"--ids", "5 6", "--per-document"}), 64, {"--per-document", "--data"});
-  expect_one_line(eval({"--choices", place_ / "c.jsonl", "--stride", "4"}), 64, {"--stride", "leave it out"});
+  expect_one_line(eval({"--choices", place_ / "c.jsonl", "--stride", "4"}), 64, {"or leave --stride out"});
   expect_one_line(eval({"--ids", "5 6", "--set", "optimizer.lr=1"}), 64, {"--set optimizer.lr=1", "nothing is trained"});
   expect_one_line(eval({"--ids", "5 6", "--set", "batch.global=8"}), 64, {"--set batch.global=8", "nothing is trained"});
   expect_one_line(eval({"--ids", "5 6", "--set", "run.epochs=2"}), 64, {"--set run.epochs=2", "nothing is trained"});

@@ -38,7 +38,7 @@ refused studies.md '0,/^| 1,024 | 192, 12 | [0-9]/s/^| 1,024 | 192, 12 | ./| 1,0
   'another excerpt of table: scaling'
 refused studies.md 's/^| zero1 | ./| zero1 | 9/' 1 'another excerpt of table: olmo'
 refused planner.md 's/^  parameters  *[0-9]/  parameters                        9/' 1 \
-  'another excerpt of command: trident plan --config'
+  'another excerpt of command: trident plan cluster'
 refused planner.md '/^zero1  *4  *4/d' 1 'another excerpt of command: trident study'
 refused planner.md 's/^faster would be$/&\n  nothing/' 1 '  now   --set'
 refused learn.md 's/^| 1f1b, m = 24 | \(.*\) | 0/| 1f1b, m = 24 | \1 | 9/' 1 'another excerpt of table: schedules'

@@ -105,6 +105,7 @@ TEST(ConfigRefuses, UnknownKeysWithTheNearest) {
   expect_refusal({}, {"c.json:2: unknown key paralel; did you mean parallel?"}, with("\"paralel\": {}"));
   expect_refusal({}, {"unknown key lr; did you mean optimizer.lr?"}, with("\"lr\": 1"));
   expect_refusal({"run.step=3"}, {"--set: unknown key run.step; did you mean run.steps?"});
+  expect_refusal({"data.sampels=packed"}, {"--set: unknown key data.sampels; did you mean data.samples?"});
   expect_refusal({"parallel.tp=3"}, {"did you mean parallel.tensor?"});
   expect_refusal({"parallel.virtual=2"}, {"unknown key parallel.virtual; did you mean parallel.virtual_stages?"});
   EXPECT_EQ(refusal({"parallel.zzzzzz=2"}).find("did you mean"), std::string::npos) << "not any short key of the block";

@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <functional>
 #include <span>
 
 #include "core/at.h"
@@ -333,7 +334,7 @@ const Option* option_with_key(std::string_view key, const JsonValue& value) {
   return only;
 }
 
-std::string name_here(std::string_view word, const JsonValue& value) {
+std::string name_here(std::string_view word, const JsonValue& value, bool is_near) {
   const auto hint = [](std::string_view path) { return fmt::format("; did you mean {}?", path); };
   const std::string_view key = word.substr(word.rfind('.') + 1);
   if (word.find('.') == std::string_view::npos)
@@ -350,6 +351,7 @@ std::string name_here(std::string_view word, const JsonValue& value) {
     if (answers.empty() || std::ranges::any_of(of_key, leads_somewhere)) answers = std::move(of_key);
   }
   std::erase_if(answers, [&](const ForeignAnswer& it) { return it.key == word; });  // Hugging Face's own key
+  if (is_near) std::erase_if(answers, std::not_fn(leads_somewhere));
   std::vector<std::string> texts;
   for (const ForeignAnswer& answer : answers) {
     if (!answer.key.empty() && !answer.value.empty() && value == JsonValue(false)) return "; leave it out";
@@ -365,19 +367,15 @@ std::string did_you_mean(std::string_view unknown, const JsonValue& value) {
   std::string plain(unknown.substr(std::min(unknown.size(), unknown.find_first_not_of('-'))));
   std::ranges::replace(plain, '-', '_');
   unknown = plain;
-  if (std::string known = name_here(unknown, value); !known.empty()) return known;
   const std::string_view key = unknown.substr(unknown.rfind('.') + 1);
-  std::vector<std::string_view> paths;
-  for (const Option& option : option_table()) paths.push_back(option.path);
   const auto dot = unknown.find('.');
-  if (dot == std::string_view::npos) {
-    for (const OptionBlock& block : option_blocks()) paths.push_back(block.name);
-  } else {
-    std::erase_if(paths, [&](std::string_view path) { return path.substr(0, dot + 1) != unknown.substr(0, dot + 1); });
-    std::vector<std::string_view> keys;
-    for (const std::string_view path : paths) keys.push_back(path.substr(dot + 1));
-    if (const std::string_view near = likely_name(unknown.substr(dot + 1), keys); !near.empty())
-      return hint(fmt::format("{}.{}", unknown.substr(0, dot), near));
+  std::vector<std::string_view> keys;  // of the block that it names
+  for (const Option& option : option_table())
+    if (dot != unknown.npos && option.path.starts_with(unknown.substr(0, dot + 1))) keys.push_back(option.path.substr(dot + 1));
+  const std::string_view near_key = dot == unknown.npos ? "" : likely_name(unknown.substr(dot + 1), keys);
+  if (std::string known = name_here(unknown, value, !near_key.empty()); !known.empty()) return known;
+  if (!near_key.empty()) return hint(fmt::format("{}.{}", unknown.substr(0, dot), near_key));
+  if (dot != unknown.npos) {
     const auto begun = std::ranges::find_if(keys, [&](std::string_view other) { return key.size() > 1 && other.starts_with(key); });
     if (begun != keys.end()) return hint(fmt::format("{}.{}", unknown.substr(0, dot), *begun));
     // The same word in one other block; a word that several blocks have, or that is a block, says nothing.
@@ -387,7 +385,7 @@ std::string did_you_mean(std::string_view unknown, const JsonValue& value) {
     const bool is_block = std::ranges::any_of(option_blocks(), [&](const OptionBlock& block) { return block.name == key; });
     if (!is_block && std::ranges::count_if(table, has_key) == 1 && may_be(*only, value)) return hint(only->path);
   }
-  paths.clear();
+  std::vector<std::string_view> paths;
   for (const Option& option : option_table()) paths.push_back(option.path);
   for (const OptionBlock& block : option_blocks()) paths.push_back(block.name);
   // The block's own keys were compared without its name, which would make any short one of them seem near.

@@ -407,8 +407,9 @@ void add_trained_note(RunPlan& plan) {
         all += n;
         if (part.trainable) trained += n;
       }
-  plan.notes.push_back(fmt::format("train.{}: {:.0f} of {:.0f} parameters train ({:.3g} %)",
-                                   plan.config.train.only.empty() ? "freeze" : "only", trained, all, 100 * trained / all));
+  const TrainConfig& c = plan.config;
+  const std::string_view key = !c.train.only.empty() ? "train.only" : !c.train.freeze.empty() ? "train.freeze" : "adapter";
+  plan.notes.push_back(fmt::format("{}: {:.0f} of {:.0f} parameters train ({:.3g} %)", key, trained, all, 100 * trained / all));
 }
 
 }  // namespace
