@@ -150,7 +150,7 @@ TEST(ConfigRefuses, WordsOfOtherSystemsGetTrueAnswersOrNone) {
       {"fsdp=full_shard", "did you mean parallel.zero = \"zero3\"?"},
       {"fsdp_config.min_num_params=1", "leave it out: each block of the model is a unit"},
       {"attn_implementation=sdpa", "leave it out: attention never stores the scores"},
-      {"scheduler.t_max=5", "give its whole file to trident import, which computes keys from this one and others"},
+      {"scheduler.t_max=5", "did you mean lr_schedule.decay_steps?"},
       {"num-layers=4", "did you mean model.num_hidden_layers?"},
       {"context_length=4", "did you mean batch.sequence?"},
       {"lora=true", "did you mean adapter.type = \"lora\"? (with adapter.r"},
@@ -180,7 +180,7 @@ TEST(ConfigRefuses, WordsOfOtherSystemsGetTrueAnswersOrNone) {
       {"pp_degree=2", "did you mean parallel.pipeline?"},
       {"max_iters=2", "did you mean run.steps?"},
       {"out_dir=x", "did you mean run.dir?"},
-      {"nproc_per_node=8", "leave it out: mpirun or srun says how many ranks there are"},
+      {"nproc_per_node=8", "did you mean parallel.data? (mpirun or srun says how many ranks there are"},
       {"checkpoint.save_every=5", "did you mean checkpoint.every?"},
   };
   for (const auto& [setting, answer] : keys) {

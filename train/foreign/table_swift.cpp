@@ -35,7 +35,7 @@ constexpr ForeignKey kSwiftTraining[] = {
     {"init_weights = true", kAlways, {}, {}, "A begins uniform at random, B as zeros"},
     {"quant_bits = 4", kNotBuilt, "model.quantize.type", "\"nf4\""},
     {"quant_method = bnb", kAlways, {}, {}, "with quant_bits 4"},
-    {"optimizer = muon", kNotBuilt, "optimizer.type"},
+    {"optimizer = muon", kNotBuilt, "optimizer.type", "\"muon\""},
     {"ref_model", kMapped, "reference", {}, "a checkpoint, a folder of them, or a Hugging Face folder"},
     {"packing_length", kMapped, "batch.sequence"},
     {"packing_strategy, packing_num_proc", kAlways, "trident data pack", {},
