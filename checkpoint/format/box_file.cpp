@@ -130,7 +130,8 @@ std::string to_text(const FileTable& table) {
   std::unordered_set<std::string_view> keys;
   for (const FileBox& box : table.boxes) {
     TRIDENT_CHECK(keys.insert(box.key).second, "key {} twice in a file", box.key);
-    TRIDENT_CHECK(box.box.offset.size() == box.box.shape.size(), "box {} of {}", to_string(box.box), box.key);
+    TRIDENT_CHECK(box.box.offset.size() == box.box.shape.size(), "a box of {} has {} offsets and {} dimensions", box.key,
+                  box.box.offset.size(), box.box.shape.size());
     header.entries.push_back({box.key, box.dtype, box.box.shape, box.begin, box.begin + box.bytes()});
   }
   std::string text = to_text(header, kDataAlignment);
