@@ -58,7 +58,7 @@ struct BenchReport {
   std::vector<CollectiveRates> collectives;
   std::int64_t tokens = 0;     // of the step
   double row_units = 0;        // row_units_per_block()
-  // 6 N tokens, of N parameters that products multiply (4 of those that are frozen), and 14 D for each head and pair that it sees
+  // 6 N tokens, of N parameters that products multiply (4 N of frozen ones), and 14 D for each head and pair that it sees
   double step_flops = 0;
   double step_seconds = 0;     // as training does it
   double metered_seconds = 0;  // with every operation waited for
