@@ -88,6 +88,40 @@ TEST(StepSimulation, TurnsOfALoopAreMicroBatchesOneAfterTheOther) {
   }
 }
 
+// Work beside computing makes it 1.5 times as long and takes twice as long itself. Rank 0 computes to 2 and then 1.5 s beside 6 s of
+// gathering, of which 5.25 s are left; it waits for them until 8.75, computes a second and sends for three. Rank 1 computes one
+// second, then waits for rank 0 until 9.75 and for the message until 12.75; it reduces from 14.75 to 18.75, when both update.
+TEST(StepSimulation, EverySecondIsCountedWhereItBelongs) {
+  const auto update = [] {
+    StreamOp op = compute(1);
+    op.cause = StreamOp::Cause::kUpdate, op.barrier = StreamOp::Barrier::kNorm;
+    return op;
+  };
+  const auto overlapped = [](double seconds) {
+    StreamOp op = compute(seconds);
+    op.stream = StreamOp::Stream::kOverlapped;
+    return op;
+  };
+  StreamOp waiting = compute(1);
+  waiting.back = 1;
+  RankOps first, second;
+  first.ops = {compute(2), overlapped(6), compute(1), waiting, send(true, 1, 0, 3), update()};
+  second.ops = {compute(1), receiving(compute(2), true, 1, 0), overlapped(4), update()};
+  first.most_back = 1;
+  const SimulatedStep step = simulate({first, second}, {2, 1}, {1.5, 2}, Spans::kOff);
+  const auto expect = [&](std::size_t rank, double data, double message, double bubble, double busy) {
+    const RankTimeline& of = step.ranks[rank];
+    EXPECT_DOUBLE_EQ(of.data, data) << rank;
+    EXPECT_DOUBLE_EQ(of.message, message) << rank;
+    EXPECT_DOUBLE_EQ(of.bubble, bubble) << rank;
+    EXPECT_DOUBLE_EQ(of.busy, busy) << rank;
+    EXPECT_DOUBLE_EQ(of.update, 1) << rank;
+    EXPECT_DOUBLE_EQ(of.end, 19.75) << rank;
+  };
+  expect(0, 0.5 + 5.25, 0, 9, 4.5);
+  expect(1, 4, 3, 8.75, 3);
+}
+
 // A turn too many asks for a message that nobody sends.
 TEST(StepSimulation, RanksThatWaitForEachOtherAreABug) {
   RankOps first, second;
