@@ -12,7 +12,6 @@
 #include "pipeline/schedule/memory_places.h"
 #include "pipeline/schedule/message_order.h"
 #include "pipeline/schedule/step_program_lists.h"
-#include "pipeline/schedule/step_program_views.h"
 
 namespace trident {
 namespace {

@@ -191,4 +191,14 @@ std::string_view category_of(InstructionKind kind);
 std::string short_name(const Instruction& instruction);
 std::string to_text(const StepProgram& program);  // "rank 0: ...", wrapped at 128 columns
 
+// Programs are lists that every rank keeps; so many passes through a unit take seconds to lay out and check.
+inline constexpr std::int64_t kMostPasses = 1 << 20;
+
+// Micro-batches of a step that a model of so many units can have on a data-parallel rank; at least one.
+constexpr std::int64_t most_micro_batches(std::int64_t units) { return std::max<std::int64_t>(1, kMostPasses / units); }
+
+// As build_step_programs(), but for the receives: when they are posted depends on the whole schedule, and no price
+// depends on it.
+std::vector<StepProgram> build_programs_for_pricing(const StepProgramSpec& spec);
+
 }  // namespace trident

@@ -9,7 +9,7 @@
 
 #include "core/counted.h"
 #include "core/number_text.h"
-#include "planner/price/time_part_words.h"
+#include "planner/price/step_price.h"
 
 namespace trident {
 namespace {

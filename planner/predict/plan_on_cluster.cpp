@@ -5,7 +5,7 @@
 #include "core/check.h"
 #include "core/file_io.h"
 #include "planner/predict/plan_page.h"
-#include "planner/predict/plan_trace.h"
+#include "planner/predict/plan_timeline.h"
 #include "planner/price/price_book.h"
 #include "train/config/rank_count.h"
 #include "train/launch/prepare_run.h"

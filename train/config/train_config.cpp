@@ -9,8 +9,8 @@
 #include "core/counted.h"
 #include "core/file_io.h"
 #include "core/foreign_folder.h"
-#include "train/config/adapter_folder.h"
 #include "train/config/option_check.h"
+#include "train/config/resolve_adapter.h"
 #include "train/config/resolve_model.h"
 
 namespace trident {

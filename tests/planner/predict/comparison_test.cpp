@@ -10,9 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "core/available_memory.h"
 #include "core/check.h"
 #include "core/file_io.h"
-#include "core/resident_memory.h"
 #include "planner/predict/forecast.h"
 #include "planner/predict/plan_timeline.h"
 #include "planner/predict/simulated_run_forecast.h"

@@ -11,7 +11,6 @@
 #include "planner/predict/cluster_report.h"
 #include "planner/predict/plan_page.h"
 #include "planner/predict/plan_timeline.h"
-#include "planner/predict/plan_trace.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/support/error_text.h"
 #include "tests/train/plan_fixture.h"

@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "core/available_memory.h"
 #include "core/file_io.h"
-#include "core/resident_memory.h"
 #include "planner/predict/comparison.h"
 #include "tests/support/error_text.h"
 #include "tests/train/priced_run.h"

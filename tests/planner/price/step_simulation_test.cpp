@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "core/check.h"
-#include "pipeline/schedule/step_program_views.h"
+#include "pipeline/schedule/step_program.h"
 #include "planner/price/overlapped_streams.h"
 #include "planner/price/program_loops.h"
 #include "planner/price/step_ops.h"
@@ -88,8 +88,8 @@ TEST(StepSimulation, TurnsOfALoopAreMicroBatchesOneAfterTheOther) {
   }
 }
 
-// Work beside computing makes it 1.5 times as long and takes twice as long itself. Rank 0 computes to 2 and then 1.5 s beside 6 s of
-// gathering, of which 5.25 s are left; it waits for them until 8.75, computes a second and sends for three. Rank 1 computes one
+// Work beside computing makes it 1.5 times as long and takes twice as long itself. Rank 0 computes to 2 and then 1.5 s beside 6 s
+// of gathering, of which 5.25 s are left; it waits for them until 8.75, computes a second and sends for three. Rank 1 computes one
 // second, then waits for rank 0 until 9.75 and for the message until 12.75; it reduces from 14.75 to 18.75, when both update.
 TEST(StepSimulation, EverySecondIsCountedWhereItBelongs) {
   const auto update = [] {

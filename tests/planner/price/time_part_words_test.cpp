@@ -1,5 +1,5 @@
 // Tests what parts of a step are called: each by words of its own.
-#include "planner/price/time_part_words.h"
+#include "planner/price/step_price.h"
 
 #include <gtest/gtest.h>
 
