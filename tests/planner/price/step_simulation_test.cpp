@@ -7,7 +7,9 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/check.h"
@@ -332,6 +334,25 @@ TEST(ProgramsForPricing, AreTheProgramsWithoutReceives) {
           for (std::size_t rank = 0; rank < run.size(); ++rank)
             EXPECT_EQ(without_receives(run[rank]).program.instructions, priced[rank].instructions) << to_text(run[rank]);
         }
+}
+
+// Tests what parts of a step are called: each by words of its own.
+
+TEST(TimePartWords, AreThereForEachPartAndAreItsOwn) {
+  std::set<std::string_view> names, titles, meanings, causes;
+  for (std::size_t part = 0; part < kNumTimeParts; ++part) {
+    const TimePartWords& words = part_words(static_cast<TimePart>(part));
+    EXPECT_EQ(to_string(static_cast<TimePart>(part)), words.name);
+    EXPECT_TRUE(names.insert(words.name).second) << words.name;
+    EXPECT_TRUE(titles.insert(words.title).second) << words.title;
+    EXPECT_TRUE(meanings.insert(words.meaning).second) << words.meaning;
+    EXPECT_TRUE(causes.insert(words.cause).second) << words.cause;
+  }
+  for (const auto& all : {names, titles, meanings, causes}) EXPECT_FALSE(all.contains(""));
+  EXPECT_EQ(part_words(TimePart::kTensor).name, "tp");
+  EXPECT_EQ(part_words(TimePart::kBubble).cause, "the pipeline's bubble");
+  EXPECT_EQ(part_words(TimePart::kLaunch).title, "launch gaps");
+  EXPECT_EQ(part_words(TimePart::kOther).meaning, "what no part is");
 }
 
 }  // namespace
