@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "parallel/cuda/cuda_handles.h"
-#include "parallel/cuda/lane_communicator.h"
 #include "parallel/cuda/lane_operation.h"
 
 namespace trident {

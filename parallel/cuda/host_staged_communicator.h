@@ -13,7 +13,6 @@
 #include "core/at.h"
 #include "parallel/communicator/collective_call.h"
 #include "parallel/cuda/cuda_handles.h"
-#include "parallel/cuda/lane_communicator.h"
 #include "parallel/cuda/lane_operation.h"
 
 namespace trident {

@@ -6,7 +6,7 @@
 #include "core/file_io.h"
 #include "planner/predict/plan_page.h"
 #include "planner/predict/plan_timeline.h"
-#include "planner/price/price_book.h"
+#include "planner/price/cluster.h"
 #include "train/config/rank_count.h"
 #include "train/launch/prepare_run.h"
 

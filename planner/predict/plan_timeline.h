@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "planner/predict/forecast.h"
-#include "report/span_kinds.h"
 #include "report/timeline_data.h"
 #include "train/log/trace_writer.h"
 #include "train/plan/run_plan.h"

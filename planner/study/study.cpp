@@ -17,7 +17,7 @@
 #include "planner/predict/plan_on_cluster.h"
 #include "planner/predict/run_prices.h"
 #include "planner/predict/simulated_run_forecast.h"
-#include "planner/price/price_book.h"
+#include "planner/price/cluster.h"
 #include "planner/study/study_keys.h"
 #include "report/run_page.h"
 #include "train/launch/prepare_run.h"

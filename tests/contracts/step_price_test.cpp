@@ -13,8 +13,8 @@
 
 #include "pipeline/schedule/step_simulator.h"
 #include "planner/predict/forecast.h"
+#include "planner/price/cluster.h"
 #include "planner/price/gpu_prices.h"
-#include "planner/price/price_book.h"
 #include "tests/contracts/contract_cases.h"
 #include "train/config/train_config.h"
 

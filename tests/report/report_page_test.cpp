@@ -10,8 +10,8 @@
 
 #include "core/check.h"
 #include "core/json_reader.h"
-#include "report/axis_ticks.h"
 #include "report/markup.h"
+#include "report/plot.h"
 #include "report/svg_plot.h"
 #include "tests/support/error_text.h"
 

@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "tests/train/config_support.h"
-#include "train/config/layout_text.h"
 #include "train/config/option_docs.h"
 #include "train/config/option_table.h"
+#include "train/config/option_values.h"
 
 namespace trident {
 namespace {

@@ -1,9 +1,9 @@
 // Tests what a configuration may not say: every refusal is one line that names file, line, key, value and remedy.
 #include "model/config/model_stats.h"
 #include "tests/train/config_support.h"
-#include "train/config/layout_text.h"
 #include "train/config/option_check.h"
 #include "train/config/option_table.h"
+#include "train/config/option_values.h"
 #include "train/config/resolve_model.h"
 #include "train/config/resolve_tuning.h"
 

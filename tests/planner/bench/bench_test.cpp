@@ -17,7 +17,6 @@
 #include "planner/bench/bench_report.h"
 #include "planner/bench/calibrate_training.h"
 #include "planner/bench/calls_in_training.h"
-#include "planner/bench/row_units.h"
 #include "planner/bench/step_overheads.h"
 #include "planner/predict/cpu_forecast.h"
 #include "planner/price/cpu_prices.h"

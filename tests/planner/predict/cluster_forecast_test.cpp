@@ -14,7 +14,7 @@
 #include "planner/predict/plan_page.h"
 #include "planner/predict/plan_timeline.h"
 #include "planner/predict/rank_memory.h"
-#include "planner/price/price_book.h"
+#include "planner/price/cluster.h"
 #include "planner/study/study.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/support/error_text.h"

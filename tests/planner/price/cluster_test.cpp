@@ -6,7 +6,6 @@
 #include <set>
 
 #include "core/file_io.h"
-#include "planner/price/price_book.h"
 #include "planner/published/published_book.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/support/error_text.h"
