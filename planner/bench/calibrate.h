@@ -35,7 +35,8 @@ CpuRates calibrate_cpu(const CalibrateOptions& options, const std::function<void
 // `rates.products` and `rates.attention`.
 void measure_products(const CalibrateOptions& options, int ranks, int threads, const std::string& source, CpuRates& rates);
 void measure_attention(const CalibrateOptions& options, int ranks, int threads, const std::string& source, CpuRates& rates);
-// Collectives of groups of 2, 4, ... `most_ranks` ranks that are threads, in worlds of as many and of more, into `rates.collectives`.
+// Collectives of groups of 2, 4, ... `most_ranks` ranks that are threads, in worlds of as many and of more, into
+// `rates.collectives`.
 void measure_collectives(const CalibrateOptions& options, int most_ranks, const std::string& source, CpuRates& rates);
 
 }  // namespace trident

@@ -97,7 +97,7 @@ Timeline timeline_of(const RunPlan& plan, const Forecast& forecast, std::size_t 
 }
 
 Timeline step_timeline(const std::string& title, const std::vector<StepProgram>& programs,
-                       const std::vector<std::vector<StepSpan>>& spans, std::size_t most_spans) {
+                       const std::vector<std::vector<InstructionTimes>>& spans, std::size_t most_spans) {
   const std::array<LegendKey, kNumSpanKinds> kinds = span_kinds();
   Timeline timeline{title, {kinds.begin(), kinds.end()}, {}};
   bool cut = false;
@@ -110,7 +110,7 @@ Timeline step_timeline(const std::string& title, const std::vector<StepProgram>&
       if (!kind) continue;
       const TimelineLane lane = lane_of(*kind);
       double& lane_free = trident::at(free, lane);
-      const StepSpan& span = spans[rank][at];
+      const InstructionTimes& span = spans[rank][at];
       const double begin = std::max(span.start, lane_free), end = std::max(span.end, begin),
                    working = std::min(end, begin + span.waited);
       const auto add = [&](double from, double to, SpanKind what) {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "pipeline/executor.h"
 #include "planner/predict/forecast.h"
 #include "report/timeline_data.h"
 #include "train/log/trace_writer.h"
@@ -23,15 +24,10 @@ TimelineLane lane_of(SpanKind kind);
 inline constexpr std::size_t kMostTimelineSpans = 60'000;
 Timeline timeline_of(const RunPlan& plan, const Forecast& forecast, std::size_t most_spans = kMostTimelineSpans);
 
-// When an instruction ran, and how long of it its rank waited.
-struct StepSpan {
-  double start = 0, end = 0, waited = 0;  // seconds
-};
-
 // Draws the instructions of each pipeline rank over time; of a long step the first `most_spans` instructions of a rank, which the
 // title then says. Where a rank waited within an instruction is not known: it is drawn at its beginning.
 Timeline step_timeline(const std::string& title, const std::vector<StepProgram>& programs,
-                       const std::vector<std::vector<StepSpan>>& spans, std::size_t most_spans = 20000);
+                       const std::vector<std::vector<InstructionTimes>>& spans, std::size_t most_spans = 20000);
 
 // Slices of step 1, as a measured one has them (train/log/trace_writer.h), on the rank of a pipeline stage with tp 0, dp 0. There
 // computes and updates lie in the compute lane, gathers and reductions in lanes of their own, messages from sending to arrival at

@@ -95,8 +95,7 @@ StepPrice price(const RecordedStep& step, const std::vector<ProgramLoops>& loops
     seconds.reserve(passes[rank].size());
     for (const TimeParts& pass : passes[rank]) seconds.push_back(pass.total());
     ranks.push_back(make_rank_ops({program, step.records[rank].pass_of, seconds, step.overlap,
-                                   loops.empty() ? ProgramLoops() : loops[rank],
-                                   spans == Spans::kOn ? Merging::kOff : Merging::kOn}));
+                                   loops.empty() ? ProgramLoops() : loops[rank], spans}));
     for (const Instruction& i : program.instructions) stages = std::max(stages, i.virtual_stage + 1);
   }
   SimulatedStep times = simulate(ranks, {stages, micro_batches}, prices.slowdown(), spans);

@@ -312,7 +312,7 @@ TEST(StepTimelines, ShowWaitingApartAndMayBeCut) {
                           {.kind = InstructionKind::kSendActivation},
                           {.kind = InstructionKind::kReduceGradients, .unit = 1},
                           {.kind = InstructionKind::kGradNorm}};
-  const std::vector<std::vector<StepSpan>> spans{{{0, 3, 1}, {3, 3, 0}, {2, 4, 0}, {3, 5, 2}}};
+  const std::vector<std::vector<InstructionTimes>> spans{{{0, 3, 0, 1}, {3, 3}, {2, 4}, {3, 5, 0, 2}}};
   const Timeline timeline = step_timeline("a step", {program}, spans);
   ASSERT_EQ(timeline.kinds.size(), 3u) << "forward, waiting and reduce: the norm is all waiting";
   ASSERT_EQ(timeline.rows[0].spans.size(), 4u);

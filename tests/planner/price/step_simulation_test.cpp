@@ -226,7 +226,7 @@ Run run(const Step& step, const std::vector<ProgramLoops>& loops, int stages, in
   const std::vector<double> seconds = seconds_of_passes(static_cast<int>(step.programs.front().unit_bytes.size()));
   std::vector<RankOps> ranks;
   for (std::size_t rank = 0; rank < step.programs.size(); ++rank)
-    ranks.push_back(make_rank_ops({step.programs[rank], step.pass_of[rank], seconds, overlap, loops[rank], Merging::kOn}));
+    ranks.push_back(make_rank_ops({step.programs[rank], step.pass_of[rank], seconds, overlap, loops[rank], Spans::kOff}));
   Run run{simulate(ranks, {stages, micro_batches}, {1.25, 1.4}, Spans::kOff), {}};
   for (const RankOps& rank : ranks) run.computes.push_back(rank.computes);
   return run;
