@@ -1,3 +1,6 @@
+#include <array>
+
+#include "core/at.h"
 #include "core/check.h"
 #include "pipeline/schedule/step_program.h"
 
@@ -8,25 +11,9 @@ using Kind = InstructionKind;
 
 constexpr std::size_t kLineWidth = 128;
 
-std::string_view name(Kind kind) {
-  switch (kind) {
-    case Kind::kForward: return "F";
-    case Kind::kBackward: return "B";
-    case Kind::kBackwardInput: return "I";
-    case Kind::kBackwardWeight: return "W";
-    case Kind::kSendActivation: return "send_act";
-    case Kind::kRecvActivation: return "recv_act";
-    case Kind::kSendGradient: return "send_grad";
-    case Kind::kRecvGradient: return "recv_grad";
-    case Kind::kGather: return "gather";
-    case Kind::kFree: return "free";
-    case Kind::kReduceGradients: return "reduce";
-    case Kind::kTieExchange: return "tie";
-    case Kind::kGradNorm: return "norm";
-    case Kind::kOptimizerStep: return "step";
-  }
-  return "?";
-}
+// The text of a program has these words for its instructions.
+constexpr std::array<std::string_view, 14> kWords{"F", "B", "I", "W", "send_act", "recv_act", "send_grad",
+                                                   "recv_grad", "gather", "free", "reduce", "tie", "norm", "step"};
 
 }  // namespace
 
@@ -35,41 +22,21 @@ std::string to_string(const Instruction& i) {
     return number == Instruction::kNone ? std::string{} : fmt::format("{}{}", prefix, number);
   };
   if (i.is_compute()) {
-    std::string text = fmt::format("{}(u{},m{}){}", name(i.kind), i.unit, i.micro_batch, slot("@", i.gather_place));
+    std::string text = fmt::format("{}(u{},m{}){}", at(kWords, i.kind), i.unit, i.micro_batch, slot("@", i.gather_place));
     if (!i.is_forward()) text += (i.overwrites() ? "=" : "+=") + slot("g", i.grad_place);
     return text;
   }
-  if (i.is_send()) return fmt::format("{}(s{},m{})>{}", name(i.kind), i.virtual_stage, i.micro_batch, i.peer);
+  if (i.is_send()) return fmt::format("{}(s{},m{})>{}", at(kWords, i.kind), i.virtual_stage, i.micro_batch, i.peer);
   if (i.is_receive())
-    return fmt::format("{}(s{},m{})<{}{}", name(i.kind), i.virtual_stage, i.micro_batch, i.peer, slot("@", i.receive_slot));
+    return fmt::format("{}(s{},m{})<{}{}", at(kWords, i.kind), i.virtual_stage, i.micro_batch, i.peer, slot("@", i.receive_slot));
   if (i.kind == Kind::kReduceGradients) return fmt::format("reduce(u{}){}{}", i.unit, slot("g", i.grad_place), i.last() ? "!" : "");
   if (i.kind == Kind::kTieExchange) return fmt::format("tie<>{}", i.peer);
   if (i.kind == Kind::kGradNorm) return "norm";
-  return fmt::format("{}(u{}){}", name(i.kind), i.unit, slot("@", i.gather_place));
-}
-
-std::string_view category_of(InstructionKind kind) {
-  switch (kind) {
-    case InstructionKind::kForward: return "forward";
-    case InstructionKind::kBackward: return "backward";
-    case InstructionKind::kBackwardInput: return "backward_input";
-    case InstructionKind::kBackwardWeight: return "backward_weight";
-    case InstructionKind::kSendActivation: return "send_activation";
-    case InstructionKind::kRecvActivation: return "recv_activation";
-    case InstructionKind::kSendGradient: return "send_gradient";
-    case InstructionKind::kRecvGradient: return "recv_gradient";
-    case InstructionKind::kGather: return "gather";
-    case InstructionKind::kFree: return "free";
-    case InstructionKind::kReduceGradients: return "reduce";
-    case InstructionKind::kTieExchange: return "tie_exchange";
-    case InstructionKind::kGradNorm: return "grad_norm";
-    case InstructionKind::kOptimizerStep: return "optimizer";
-  }
-  return "";
+  return fmt::format("{}(u{}){}", at(kWords, i.kind), i.unit, slot("@", i.gather_place));
 }
 
 std::string short_name(const Instruction& i) {
-  std::string name(category_of(i.kind));
+  std::string name(to_string(i.kind));
   if (i.unit != Instruction::kNone) name += fmt::format(" u{}", i.unit);
   if (i.micro_batch != Instruction::kNone) name += fmt::format(" m{}", i.micro_batch);
   return name;

@@ -38,29 +38,6 @@ std::int64_t bytes_of_region(const ArenaPlan& arena, Region region) {
 
 }  // namespace
 
-std::string_view to_string(MemoryPartKind kind) {
-  switch (kind) {
-    case MemoryPartKind::kParameters: return "parameters";
-    case MemoryPartKind::kGradients: return "gradients";
-    case MemoryPartKind::kOptimizer: return "optimizer";
-    case MemoryPartKind::kBlockInputs: return "activations: block inputs";
-    case MemoryPartKind::kAttention: return "activations: attention";
-    case MemoryPartKind::kMlp: return "activations: MLP";
-    case MemoryPartKind::kNorms: return "activations: norms + residual";
-    case MemoryPartKind::kLoss: return "activations: logits + loss";
-    case MemoryPartKind::kSplitBackward: return "activations: split backward";
-    case MemoryPartKind::kRecomputed: return "activations: made again";
-    case MemoryPartKind::kSampledText: return "activations: sampled text";
-    case MemoryPartKind::kScratch: return "scratch";
-    case MemoryPartKind::kWorkspaces: return "workspaces";
-    case MemoryPartKind::kCommunication: return "communication buffers";
-    case MemoryPartKind::kData: return "data";
-    case MemoryPartKind::kContext: return "context";
-    case MemoryPartKind::kCommunicators: return "communicators";
-  }
-  return "";
-}
-
 bool is_activation(MemoryPartKind kind) { return kind >= MemoryPartKind::kBlockInputs && kind <= MemoryPartKind::kSampledText; }
 
 std::int64_t RankMemory::total() const {

@@ -1,11 +1,13 @@
 // A rank's need of device memory, by part, and how sure each part is.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <string_view>
 #include <vector>
 
+#include "core/named_enum.h"
 #include "pipeline/schedule/step_program.h"
 #include "planner/price/step_price.h"
 #include "train/plan/step_record.h"
@@ -38,7 +40,11 @@ enum class MemoryPartKind : std::uint8_t {
   kContext,        // outside the arena: driver and libraries
   kCommunicators,  // likewise: channels of groups
 };
-std::string_view to_string(MemoryPartKind kind);  // "parameters", "activations: MLP", "communication buffers": of tables and JSON
+template <>
+inline constexpr std::array<std::string_view, 17> kNamesOf<MemoryPartKind>{
+    "parameters", "gradients", "optimizer", "activations: block inputs", "activations: attention", "activations: MLP",
+    "activations: norms + residual", "activations: logits + loss", "activations: split backward", "activations: made again",
+    "activations: sampled text", "scratch", "workspaces", "communication buffers", "data", "context", "communicators"};
 bool is_activation(MemoryPartKind kind);
 
 struct MemoryPart {

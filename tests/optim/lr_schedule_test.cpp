@@ -139,8 +139,8 @@ TEST(LrSchedule, NamesRoundTrip) {
   EXPECT_EQ(parse_lr_schedule_type("inverse-sqrt"), LrScheduleType::kInverseSqrt);
   EXPECT_EQ(parse_lr_schedule_type("cosin"), std::nullopt);
   for (const LrDecay decay : {LrDecay::kLinear, LrDecay::kCosine, LrDecay::kExponential, LrDecay::kMinusSqrt})
-    EXPECT_EQ(parse_lr_decay(to_string(decay)), decay);
-  EXPECT_EQ(parse_lr_decay(""), std::nullopt);
+    EXPECT_EQ(parse_name<LrDecay>(to_string(decay)), decay);
+  EXPECT_EQ(parse_name<LrDecay>(""), std::nullopt);
 }
 
 LossScalerOptions small() {
