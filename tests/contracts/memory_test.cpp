@@ -10,12 +10,10 @@
 #include <string>
 
 #include "core/check.h"
-#include "device/cpu/cpu_device.h"
 #include "model/config/model_stats.h"
-#include "parallel/shared_memory/thread_world.h"
 #include "tests/contracts/contract_cases.h"
+#include "tests/support/cpu_ranks.h"
 #include "tests/support/layout_run.h"
-#include "train/plan/machine.h"
 
 namespace trident::contracts {
 namespace {
@@ -264,18 +262,14 @@ TEST(ResidentMemory, IsThePlanWithinFivePercentAnd64MB) {
   const std::int64_t before = resident_bytes();
   std::int64_t planned = 0, used = 0;
   std::mutex mutex;
-  ThreadWorld world(plan.world_size(), /*timeout_seconds=*/60.0);
-  run_thread_ranks(world, [&](int rank) {
-    CpuDevice device(world.doorbell(rank), CpuDeviceOptions{});
-    RankTrainer trainer(plan, device, world.communicator(rank, device.progress()));
+  testing::on_cpu_ranks(plan, [&](int rank, RankTrainer& trainer) {
     trainer.step(load);
     {
       const std::lock_guard lock(mutex);
       planned += trainer.arena().planned_bytes();
     }
     trainer.drain();
-    if (rank == 0) used = resident_bytes() - before;
-    trainer.drain();  // nobody leaves before it was read
+    if (rank == 0) used = resident_bytes() - before;  // nobody leaves before it was read
   });
   const double allowed = 0.05 * static_cast<double>(planned) + 64e6;
   RecordProperty("planned_bytes", std::to_string(planned));
