@@ -159,8 +159,7 @@ Buffer HostStagedCommunicator::allocate(std::int64_t bytes, const std::string& n
 }
 
 std::unique_ptr<Lane> HostStagedCommunicator::make_lane(const CollectiveCall& call, const std::string& name) {
-  const bool message = call.operation == CommOperation::kSend || call.operation == CommOperation::kRecv;
-  return std::make_unique<Lane>(name, size(), message ? options_.message_bytes : options_.collective_bytes,
+  return std::make_unique<Lane>(name, size(), call.is_message() ? options_.message_bytes : options_.collective_bytes,
                                 [this](std::int64_t bytes, const std::string& what) { return allocate(bytes, what); }, progress());
 }
 

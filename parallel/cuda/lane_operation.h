@@ -85,7 +85,7 @@ class LaneOperation : public CommunicatorOperation {
   LaneGroup& group() const { return *group_; }
   const CollectiveCall& call() const { return call_; }
   Lane& lane() const { return *lane_; }
-  bool is_message() const { return call_.operation == CommOperation::kSend || call_.operation == CommOperation::kRecv; }
+  bool is_message() const { return call_.is_message(); }
   // The address that rank `rank` told, or the sender of a message.
   std::byte* operand_of(int rank) const;
 

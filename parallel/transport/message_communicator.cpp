@@ -10,20 +10,14 @@
 
 namespace trident {
 
-void WireMessage::prepare(CommOperation operation, ConstTensorView data, int peer) {
+void WireMessage::prepare(const CollectiveCall& call) {
   busy_ = true;
   phase_ = Phase::kIssued;
   header_done_ = turn_passed_ = false;
-  peer_ = peer;
-  fingerprint_ = {operation, ReduceOp::kSum, data.dtype(), -1, data.num_elements()};
-  data_ = data;
-}
-
-void WireMessage::prepare_send(ConstTensorView data, int peer) { prepare(CommOperation::kSend, data, peer); }
-
-void WireMessage::prepare_recv(TensorView data, int peer) {
-  prepare(CommOperation::kRecv, data, peer);
-  target_ = data.data();
+  peer_ = call.root;
+  fingerprint_ = {call.operation, ReduceOp::kSum, call.in.dtype(), -1, call.in.num_elements()};
+  data_ = call.in;
+  target_ = call.out.data();
 }
 
 WireGroup::Turns& WireMessage::turns() const { return at(is_send() ? group_->sends : group_->recvs, peer_); }
@@ -110,21 +104,14 @@ MessageCommunicator::~MessageCommunicator() {
 }
 
 CommunicatorOperation& MessageCommunicator::prepare(const CollectiveCall& call) {
+  if (call.is_message()) {
+    WireMessage& message = messages_.take(progress(), [&] { return WireMessage(group_); });
+    message.prepare(call);
+    return message;
+  }
   WireCollective& operation = collectives_.take(progress(), [&] { return WireCollective(group_); });
   operation.prepare(call);
   return operation;
-}
-
-CommunicatorOperation& MessageCommunicator::prepare_send(ConstTensorView data, int peer) {
-  WireMessage& message = messages_.take(progress(), [&] { return WireMessage(group_); });
-  message.prepare_send(data, peer);
-  return message;
-}
-
-CommunicatorOperation& MessageCommunicator::prepare_recv(TensorView data, int peer) {
-  WireMessage& message = messages_.take(progress(), [&] { return WireMessage(group_); });
-  message.prepare_recv(data, peer);
-  return message;
 }
 
 std::unique_ptr<Communicator> MessageCommunicator::make_part(std::span<const int> members, int number, std::string name) {

@@ -25,8 +25,7 @@ class WireMessage final : public CommunicatorOperation {
  public:
   explicit WireMessage(WireGroup& group) : group_(&group) {}
 
-  void prepare_send(ConstTensorView data, int peer);
-  void prepare_recv(TensorView data, int peer);
+  void prepare(const CollectiveCall& call);
   void issue() override;
   bool poll() override;
   std::string describe() const override;
@@ -36,7 +35,6 @@ class WireMessage final : public CommunicatorOperation {
 
   bool is_send() const { return fingerprint_.operation == CommOperation::kSend; }
   WireGroup::Turns& turns() const;
-  void prepare(CommOperation operation, ConstTensorView data, int peer);
   bool advance();
   void check_agreement() const;
 
@@ -69,8 +67,6 @@ class MessageCommunicator final : public HostCommunicator {
   std::unique_ptr<Communicator> make_part(std::span<const int> members, int number, std::string name) override;
   void use_checks(CollectiveChecks checks) override { group_.checks = checks; }
   CommunicatorOperation& prepare(const CollectiveCall& call) override;
-  CommunicatorOperation& prepare_send(ConstTensorView data, int peer) override;
-  CommunicatorOperation& prepare_recv(TensorView data, int peer) override;
 
   WireGroup group_;
   OperationPool<WireCollective> collectives_;
