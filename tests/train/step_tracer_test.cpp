@@ -11,6 +11,7 @@
 #include "core/file_io.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/support/cpu_ranks.h"
+#include "tests/support/error_text.h"
 #include "tests/support/layout_run.h"
 #include "tests/train/trace_file.h"
 
@@ -135,14 +136,8 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(StepTracer, AFolderThatCannotBeMadeIsNamed) {
   const TemporaryFolder folder;
   std::ofstream(folder / "trace") << "a file where the folder is to be";
-  try {
-    trace_run(folder, tiny_llama_config(), {"log.on_error=stop"}, 1, 2);
-    FAIL() << "traced into a file";
-  } catch (const StorageError& error) {
-    const std::string text = error.what();
-    EXPECT_NE(text.find(folder / "trace: the folder cannot be created"), std::string::npos) << text;
-    EXPECT_NE(text.find("; "), std::string::npos) << "no remedy: " << text;
-  }
+  expect_parts(error_of<StorageError>([&] { trace_run(folder, tiny_llama_config(), {"log.on_error=stop"}, 1, 2); }),
+               {folder / "trace: the folder cannot be created", "; "});  // and a remedy
 }
 
 // A sink holds the trace as it holds the other files of a run: a run that ends with an error leaves none that looks whole.

@@ -180,14 +180,8 @@ TEST(ModelPresets, AnUnknownNameNamesOneThatIsNear) {
 }
 
 TEST(ModelPresets, AnUnknownNameThatIsNearNoneNamesAll) {
-  try {
-    model_preset("gemma-9b", "model.preset");
-    FAIL();
-  } catch (const ConfigError& error) {
-    EXPECT_TRUE(std::string_view(error.what()).starts_with(
-        "model.preset = \"gemma-9b\": no such model preset; known are gpt2-124m, gpt2-355m, "))
-        << error.what();
-  }
+  const std::string text = error_of<ConfigError>([] { model_preset("gemma-9b", "model.preset"); });
+  EXPECT_TRUE(text.starts_with("model.preset = \"gemma-9b\": no such model preset; known are gpt2-124m, gpt2-355m, ")) << text;
 }
 
 TEST(ModelPresets, PublishedNamesAreTaken) {

@@ -144,13 +144,8 @@ TEST_F(ClusterFiles, UnknownNamesListThoseThatThereAre) {
 TEST(Clusters, OfWrongSizesAreRefused) {
   const Cluster h100 = find_cluster(book(), "h100_sxm_ndr");
   for (const int gpus : {1, 4, 8, 16, 1024}) check_cluster_size(h100, gpus, 1);
-  const auto refusal = [&](int gpus, int replica) -> std::string {
-    try {
-      check_cluster_size(h100, gpus, replica);
-    } catch (const ConfigError& error) {
-      return error.what();
-    }
-    return "none";
+  const auto refusal = [&](int gpus, int replica) {
+    return error_of<ConfigError>([&] { check_cluster_size(h100, gpus, replica); });
   };
   EXPECT_EQ(refusal(12, 1), "12 GPUs: nodes of H100 nodes with NDR have 8 each; ask for whole nodes, or for a part of one");
   EXPECT_EQ(refusal(0, 1).substr(0, 7), "0 GPUs:");
