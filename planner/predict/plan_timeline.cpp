@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "core/at.h"
+#include "train/log/trace_writer.h"
 
 namespace trident {
 namespace {
@@ -164,6 +165,9 @@ TraceLane lane_of(const Instruction& i) {
   }
 }
 
+// Slices of step 1, as a measured one has them (train/log/trace_writer.h), on the rank of a pipeline stage with tp 0, dp 0. There
+// computes and updates lie in the compute lane, gathers and reductions in lanes of their own, messages from sending to arrival at
+// both ends.
 std::vector<TraceSlice> slices_of(const Forecast& forecast, const std::map<Message, TaskTimes>& messages, std::size_t stage) {
   const auto slice = [](TraceLane lane, std::int32_t instruction, double start, double end) {
     return TraceSlice{.start = start, .end = end, .step = 1, .instruction = instruction, .lane = lane};
@@ -186,10 +190,6 @@ std::vector<TraceSlice> slices_of(const Forecast& forecast, const std::map<Messa
 }
 
 }  // namespace
-
-std::vector<TraceSlice> trace_slices(const Forecast& forecast, std::size_t stage) {
-  return slices_of(forecast, find_messages(forecast), stage);
-}
 
 void write_plan_trace(const std::string& path, const RunPlan& plan, const Forecast& forecast) {
   const auto stages = static_cast<int>(forecast.step.programs.size());

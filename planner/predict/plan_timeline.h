@@ -10,7 +10,6 @@
 #include "pipeline/executor.h"
 #include "planner/predict/forecast.h"
 #include "report/timeline_data.h"
-#include "train/log/trace_writer.h"
 #include "train/plan/run_plan.h"
 
 namespace trident {
@@ -29,13 +28,8 @@ Timeline timeline_of(const RunPlan& plan, const Forecast& forecast, std::size_t 
 Timeline step_timeline(const std::string& title, const std::vector<StepProgram>& programs,
                        const std::vector<std::vector<InstructionTimes>>& spans, std::size_t most_spans = 20000);
 
-// Slices of step 1, as a measured one has them (train/log/trace_writer.h), on the rank of a pipeline stage with tp 0, dp 0. There
-// computes and updates lie in the compute lane, gathers and reductions in lanes of their own, messages from sending to arrival at
-// both ends.
-std::vector<TraceSlice> trace_slices(const Forecast& forecast, std::size_t stage);
-
-// Writes them for every stage: one rank of each, as a grid of pipeline ranks alone. The others do as much at the same times. Throws
-// StorageError.
+// Writes step 1 as the trace that a measured one would be: one rank of each stage, as a grid of pipeline ranks alone. The others do
+// as much at the same times. Throws StorageError.
 void write_plan_trace(const std::string& path, const RunPlan& plan, const Forecast& forecast);
 
 }  // namespace trident

@@ -38,8 +38,6 @@ std::int64_t bytes_of_region(const ArenaPlan& arena, Region region) {
 
 }  // namespace
 
-bool is_activation(MemoryPartKind kind) { return kind >= MemoryPartKind::kBlockInputs && kind <= MemoryPartKind::kSampledText; }
-
 std::int64_t RankMemory::total() const {
   return std::accumulate(parts.begin(), parts.end(), std::int64_t{0},
                          [](std::int64_t sum, const MemoryPart& part) { return sum + part.bytes; });
@@ -135,12 +133,6 @@ std::vector<HeldBytes> held_activations(const StepProgram& program, std::span<co
     if (held.empty() || change != 0) held.push_back({seconds, now});
   }
   return held;
-}
-
-std::int64_t most_held(std::span<const HeldBytes> held) {
-  std::int64_t most = 0;
-  for (const HeldBytes& it : held) most = std::max(most, it.bytes);
-  return most;
 }
 
 }  // namespace trident

@@ -45,7 +45,6 @@ inline constexpr std::array<std::string_view, 17> kNamesOf<MemoryPartKind>{
     "parameters", "gradients", "optimizer", "activations: block inputs", "activations: attention", "activations: MLP",
     "activations: norms + residual", "activations: logits + loss", "activations: split backward", "activations: made again",
     "activations: sampled text", "scratch", "workspaces", "communication buffers", "data", "context", "communicators"};
-bool is_activation(MemoryPartKind kind);
 
 struct MemoryPart {
   MemoryPartKind kind{};
@@ -82,7 +81,5 @@ struct HeldBytes {
 // for, if chunks reach their mosts together.
 std::vector<HeldBytes> held_activations(const StepProgram& program, std::span<const ActivationBlocks> blocks,
                                         std::span<const TaskTimes> spans);
-
-std::int64_t most_held(std::span<const HeldBytes> held);
 
 }  // namespace trident
