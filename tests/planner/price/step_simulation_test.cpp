@@ -88,6 +88,28 @@ TEST(StepSimulation, TurnsOfALoopAreMicroBatchesOneAfterTheOther) {
   }
 }
 
+// Three ranks of 2 s each, and two whose 3 s wait for a message that the first sends after 2 s; by hand.
+TEST(StepSimulation, RanksTakeSharedCoresInTurns) {
+  RankOps alone, first, second;
+  alone.ops = {compute(2)};
+  const auto makespan = [](const std::vector<RankOps>& ranks, const SharedCores& cores) {
+    return simulate(ranks, {3, 1, cores}, {}, Spans::kOff).makespan;
+  };
+  const std::vector<RankOps> three{alone, alone, alone};
+  EXPECT_DOUBLE_EQ(makespan(three, {}), 2);
+  EXPECT_DOUBLE_EQ(makespan(three, {3, 1}), 2);
+  EXPECT_DOUBLE_EQ(makespan(three, {2, 1}), 4);
+  EXPECT_DOUBLE_EQ(makespan(three, {1, 1}), 6);
+  EXPECT_DOUBLE_EQ(makespan(three, {1, 2}), 12) << "each stands for two";
+  first.ops = {compute(2), send(true, 1, 0, 0), compute(4)};
+  second.ops = {receiving(compute(3), true, 1, 0)};
+  EXPECT_DOUBLE_EQ(makespan({first, second, alone}, {}), 6);
+  EXPECT_DOUBLE_EQ(makespan({first, second, alone}, {2, 1}), 6) << "who waits for a message has no core";
+  EXPECT_DOUBLE_EQ(makespan({first, second, alone}, {1, 1}), 11);
+  second.ops.push_back(compute(5));
+  EXPECT_DOUBLE_EQ(makespan({first, second, alone}, {2, 1}), 10);
+}
+
 // A turn too many asks for a message that nobody sends.
 TEST(StepSimulation, RanksThatWaitForEachOtherAreABug) {
   RankOps first, second;
