@@ -184,8 +184,8 @@ TEST_F(Checkpoints, ADamagedOneIsPassedOverByWhoeverReadsWeights) {
   ASSERT_EQ(train().exit_code, 0);
   const std::string folder = place_ / "run/ckpt", newest = folder + "/step-00000004", older = folder + "/step-00000002";
   const auto generate = [](const std::string& from, const std::vector<std::string>& more = {}) {
-    return run_program(plus({"generate", "--ckpt", from, "--prompt-ids", "5 17", "--greedy", "--max-new-tokens", "8", "--print-ids"},
-                            more));
+    const std::vector<std::string> words{"generate", "--ckpt", from, "--prompt-ids", "5 17", "--max-new-tokens", "8"};
+    return run_program(plus(plus(words, {"--greedy", "--print-ids"}), more));
   };
   const auto eval = [&](const std::string& from) {
     return run_program({"eval", "--ckpt", from, "--data", place_ / "valid", "--json"});
