@@ -83,7 +83,7 @@ std::string lower(std::string_view text) {
   return out;
 }
 
-bool Fact::is_open() const { return text_of(value).find('$') != std::string::npos; }
+bool Fact::is_open() const { return text_of(value).find_first_of("$`") != std::string::npos; }
 
 std::string text_of(const JsonValue& value) { return value.is_string() ? value.as_string() : to_json_text(value); }
 

@@ -35,7 +35,7 @@ struct Fact {
   Weight weight = Weight::kGiven;
 
   bool is_default() const { return weight == Weight::kDefault; }
-  bool is_open() const;  // the value has a "$": the script's user alone knows it
+  bool is_open() const;  // the value has a "$" or "`": the script's user alone knows it
 };
 
 class Facts {

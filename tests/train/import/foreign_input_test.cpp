@@ -259,6 +259,9 @@ TEST_F(ForeignInput, ASettingAnswersWhatOnlyTheScriptsUserKnows) {
   };
   ImportRules rules;
   EXPECT_EQ(unknown(rules), "run.steps parallel.data batch.global ") << "what follows from it is as unknown";
+  add("run.sh", "torchrun --nproc_per_node `nproc` pretrain_gpt.py --micro-batch-size 2 --train-samples $(wc -l x)");
+  EXPECT_EQ(unknown(rules), "run.steps parallel.data batch.global ") << "as it is of what a program says";
+  add("run.sh", "torchrun --nproc_per_node $1 pretrain_gpt.py --micro-batch-size 2 --train-samples $2");
   rules.ranks = 8;
   EXPECT_EQ(unknown(rules), "run.steps ");
   rules.settings = {"run.steps=5"};
