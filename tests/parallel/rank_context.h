@@ -27,7 +27,7 @@ struct RankContext {
   std::array<Stream*, 3> streams() const { return {&compute, queues[0], queues[1]}; }
 };
 
-// What ranks that are expected to fail have said: the error of the whole, and that of each rank, "" where there was none.
+// Errors of ranks that are expected to fail: the error of the whole, and that of each rank, "" where there was none.
 struct Failures {
   std::string error;
   std::vector<std::string> per_rank;
