@@ -138,7 +138,7 @@ TEST(HostStaged, MemoryThatCannotBeLockedIsNamed) {
 TEST(DeviceThreads, GpusThatDoNotReachEachOtherAreNamed) {
   const SimulatedScope scope({.devices = 2});
   simulated::fail_next("cudaDeviceCanAccessPeer", 1);
-  const DeviceFailures failures = run_failing({.transport = DeviceTransport::kThread, .ranks = 2, .gpus = 2}, [](RankContext&) {});
+  const Failures failures = run_failing({.transport = DeviceTransport::kThread, .ranks = 2, .gpus = 2}, [](RankContext&) {});
   EXPECT_THAT(failures.error,
               ::testing::MatchesRegex("world: device [01] of rank [01] cannot reach the memory of device [01]; start the ranks as "
                                     "processes, or put them on one GPU"));
