@@ -1,6 +1,7 @@
 #include "data/tokenizer/merge_table.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <limits>
@@ -51,42 +52,43 @@ void Merger::merge(const MergeTable& table, std::vector<std::int32_t>* symbols) 
   const std::size_t count = symbols->size();
   if (count < 2) return;
   std::int32_t* const ids = symbols->data();
-  levels_.clear();
-  std::size_t size = 0;
+  std::array<std::size_t, 12> levels{};  // where they begin in the tree
+  std::size_t num_levels = 0, size = 0;
   for (std::size_t many = count, groups = 2; groups > 1; many = groups) {
     groups = (many + kGroup - 1) / kGroup;
-    levels_.push_back(size);
+    levels[num_levels++] = size;
     size += groups * kGroup;
   }
   tree_.assign(size, kNone);
-  results_.resize(count), next_.resize(count + 1), previous_.resize(count + 1);
+  if (results_.size() < count) results_.resize(count), next_.resize(count + 1), previous_.resize(count + 1);
   const auto look = [&](std::size_t at) {
     const MergeRule* const rule = next_[at] < count ? table.find(ids[at], ids[next_[at]]) : nullptr;
     tree_[at] = rule == nullptr ? kNone : static_cast<std::uint64_t>(rule->rank) << 32 | at;
     if (rule != nullptr) results_[at] = rule->result;
   };
   const auto least = [&](std::size_t level, std::size_t group) {
-    const std::uint64_t* const first = tree_.data() + levels_[level] + group * kGroup;
+    const std::uint64_t* const first = tree_.data() + levels[level] + group * kGroup;
     std::uint64_t low = kNone;
     for (std::size_t i = 0; i < kGroup; ++i) low = std::min(low, first[i]);
     return low;
   };
   const auto settle = [&](std::size_t at) {
-    for (std::size_t level = 1; level < levels_.size(); ++level) at /= kGroup, tree_[levels_[level] + at] = least(level - 1, at);
-    steps_ += static_cast<std::int64_t>(kGroup * levels_.size());
+    for (std::size_t level = 1; level < num_levels; ++level) at /= kGroup, tree_[levels[level] + at] = least(level - 1, at);
+    steps_ += static_cast<std::int64_t>(kGroup * num_levels);
   };
   for (std::size_t at = 0; at < count; ++at)
     next_[at] = static_cast<std::uint32_t>(at + 1), previous_[at + 1] = static_cast<std::uint32_t>(at);
   for (std::size_t at = 0; at < count; ++at) look(at);
   for (std::size_t at = 0; at < count; at += kGroup) settle(at);
-  for (std::uint64_t first; (first = least(levels_.size() - 1, 0)) != kNone;) {
+  for (std::uint64_t first; (first = least(num_levels - 1, 0)) != kNone;) {
     const std::size_t best = first & 0xFFFFFFFF, gone = next_[best];
     ids[best] = results_[best];
     next_[best] = next_[gone], previous_[next_[best]] = static_cast<std::uint32_t>(best);
     tree_[gone] = kNone;
     look(best);
     if (best > 0) look(previous_[best]), settle(previous_[best]);
-    settle(best), settle(gone);
+    settle(best);
+    if (gone / kGroup != best / kGroup) settle(gone);
   }
   std::size_t kept = 0;
   for (std::size_t at = 0; at < count; at = next_[at]) ids[kept++] = ids[at];

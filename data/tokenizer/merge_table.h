@@ -51,7 +51,6 @@ class Merger {
   static constexpr std::size_t kGroup = 8;
   // Each symbol's rank of what it makes with the next one, before its place; the lowest of each eight; of each eight of these; ...
   std::vector<std::uint64_t> tree_;
-  std::vector<std::size_t> levels_;  // where they begin in it
   std::vector<std::int32_t> results_;
   std::vector<std::uint32_t> next_, previous_;  // symbols that are left
   std::int64_t steps_ = 0;

@@ -54,7 +54,7 @@ class PieceCache {
     for (std::size_t i = 0; i < a.size(); ++i) others |= a[i] ^ b[i];
     return others == 0;
   }
-  const Slot* slots_of(const Key& key) const {
+  Slot* slots_of(const Key& key) const {
     std::uint64_t hash = 0;
     for (const std::uint64_t word : key) hash = ((hash ^ hash >> 32) + word) * 0x9E3779B97F4A7C15u;
     return slots_ + 2 * (hash >> shift_);
@@ -74,7 +74,7 @@ class PieceCache {
   bool keep(std::string_view text, std::size_t begin, std::size_t size, std::span<const std::int32_t> ids) {
     if (size > kMaxBytes || ids.size() > kIds) return false;
     const Key key = key_of(text, begin, size);
-    Slot* const slots = slots_ + (slots_of(key) - slots_);
+    Slot* const slots = slots_of(key);
     slots[1] = slots[0];
     slots[0].key = key, slots[0].count = static_cast<std::uint32_t>(ids.size());
     std::ranges::copy(ids, slots[0].ids.begin());
