@@ -18,22 +18,6 @@ namespace {
 
 constexpr std::size_t kMaxRuns = 64;  // aimed at; tensors that are no neighbours keep runs of their own
 
-struct Parts {
-  int begin = kTensorParts, end = 0;
-};
-
-std::int64_t elements_of(const std::vector<std::int64_t>& shape) { return whole(shape).elements(); }
-
-Parts cut_parts_of(const TensorBox& box, const std::vector<std::int64_t>& shape) {
-  std::int64_t first = 0, last = 0;  // row-major indices
-  for (std::size_t d = 0; d < shape.size(); ++d) {
-    first = first * shape[d] + box.offset[d];
-    last = last * shape[d] + box.offset[d] + box.shape[d] - 1;
-  }
-  const auto part = [n = elements_of(shape)](std::int64_t index) { return static_cast<int>(static_cast<__int128>(index) * kTensorParts / n); };
-  return {part(first), part(last) + 1};
-}
-
 // Neighbours whose parts differ by at most `tolerance` become one.
 std::vector<TensorRun> merged(const std::vector<TensorRun>& runs, int tolerance) {
   std::vector<TensorRun> out;
@@ -52,16 +36,26 @@ std::vector<TensorRun> merged(const std::vector<TensorRun>& runs, int tolerance)
 
 }  // namespace
 
+TensorParts parts_of(const TensorBox& box, const std::vector<std::int64_t>& shape) {
+  std::int64_t first = 0, last = 0;  // row-major indices
+  for (std::size_t d = 0; d < shape.size(); ++d) {
+    first = first * shape[d] + box.offset[d];
+    last = last * shape[d] + box.offset[d] + box.shape[d] - 1;
+  }
+  const auto part = [n = whole(shape).elements()](std::int64_t index) { return static_cast<int>(static_cast<__int128>(index) * kTensorParts / n); };
+  return {part(first), part(last) + 1};
+}
+
 ManifestFile manifest_file(const SaveFile& file, std::span<const ManifestTensor> tensors) {
   std::map<std::string_view, std::int64_t> index_of;
   for (std::size_t i = 0; i < tensors.size(); ++i) index_of.emplace(tensors[i].name, static_cast<std::int64_t>(i));
-  std::map<std::int64_t, Parts> parts;  // by tensor
+  std::map<std::int64_t, TensorParts> parts;  // by tensor
   for (const FileBox& box : file.table.boxes) {
     const std::string_view key = box.key;
     const auto found = index_of.find(key.substr(key.rfind('/') + 1));
     TRIDENT_CHECK(found != index_of.end(), "{} is not a tensor of the model", box.key);
-    const Parts here = cut_parts_of(box.box, at(tensors, found->second).shape);
-    Parts& all = parts[found->second];
+    const TensorParts here = parts_of(box.box, at(tensors, found->second).shape);
+    TensorParts& all = parts[found->second];
     all = {std::min(all.begin, here.begin), std::max(all.end, here.end)};
   }
   ManifestFile out;

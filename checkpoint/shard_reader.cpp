@@ -7,6 +7,7 @@
 
 #include "checkpoint/box_copy.h"
 #include "checkpoint/content_hash.h"
+#include "checkpoint/file_record.h"
 #include "checkpoint/save_plan.h"
 #include "core/at.h"
 #include "core/check.h"
@@ -17,24 +18,9 @@ namespace {
 constexpr std::size_t kMaxOpenFiles = 16;  // of a rank
 constexpr std::size_t kMaxBlocks = 2;      // of them in memory: of weights and of what the optimizer has, which are read by turns
 
-// The first and the last part of its tensor that a box has elements of.
-struct PartRange {
-  int first = 0, last = 0;
-};
-PartRange parts_of(const TensorBox& box, const std::vector<std::int64_t>& shape) {
-  std::int64_t first = 0, last = 0, elements = 1;
-  for (std::size_t d = 0; d < shape.size(); ++d) {
-    first = first * shape[d] + box.offset[d];
-    last = last * shape[d] + box.offset[d] + box.shape[d] - 1;
-    elements *= shape[d];
-  }
-  const auto part = [&](std::int64_t index) { return static_cast<int>(static_cast<__int128>(index) * kTensorParts / elements); };
-  return {part(first), part(last)};
-}
-
-bool may_hold(const ManifestFile& file, std::int64_t tensor, const PartRange& parts) {
+bool may_hold(const ManifestFile& file, std::int64_t tensor, const TensorParts& parts) {
   return std::ranges::any_of(file.runs, [&](const TensorRun& run) {
-    return tensor >= run.first && tensor - run.first < run.count && parts.first < run.end && run.begin <= parts.last;
+    return tensor >= run.first && tensor - run.first < run.count && parts.begin < run.end && run.begin < parts.end;
   });
 }
 
@@ -122,7 +108,7 @@ void ShardReader::read_host(std::string_view prefix, const ShardBox& box, std::b
     throw DataError(fmt::format("{}: {} is {}, the model has {}; it is of another model", folder_, box.tensor, to_string(whole(shape)), to_string(whole(box.tensor_shape))));
   std::int64_t found = 0;
   std::vector<TensorBox> held;  // the parts, as of a tensor that is the box
-  const PartRange parts = parts_of(box.box, shape);
+  const TensorParts parts = parts_of(box.box, shape);
   for (std::size_t f = 0; f < manifest_.files.size(); ++f) {
     if (!may_hold(manifest_.files[f], tensor, parts)) continue;
     const FileBox* const entry = find_box(f, key);

@@ -15,6 +15,7 @@
 #include "tests/app/json_answer.h"
 #include "tests/app/program.h"
 #include "tests/support/sanitized.h"
+#include "tests/support/text_counts.h"
 #include "train/plan/machine.h"
 
 namespace trident {
@@ -66,12 +67,6 @@ void write_profile(const Workplace& place, const std::string& name, const std::v
 
 JsonValue comparison(const Workplace& place) { return parse_json(read_file(place / "run/comparison.json"), "comparison.json"); }
 
-std::size_t count(const std::string& text, const std::string& part) {
-  std::size_t n = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++n;
-  return n;
-}
-
 const std::vector<std::string> kEight{"parallel=2DP x 2PP x 2TP", "run.steps=3", "lr_schedule.type=constant"};
 
 TEST(Prediction, StandsBesideWhatWasMeasured) {
@@ -80,7 +75,7 @@ TEST(Prediction, StandsBesideWhatWasMeasured) {
   const ProgramOutcome outcome = place.train(plus(kEight, {"run.hardware_profile=" + (place / "profile.json")}));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   // Eight ranks are threads of this process: one of them says it, once. Whether they share cores is the machine's affair.
-  EXPECT_EQ(count(outcome.out, "predicted by the profile profile.json of a processor beside measured: "), 1u) << outcome.out;
+  EXPECT_EQ(occurrences(outcome.out, "predicted by the profile profile.json of a processor beside measured: "), 1u) << outcome.out;
   EXPECT_NE(outcome.out.find("to the byte"), std::string::npos) << outcome.out;
   EXPECT_NE(outcome.out.find("bytes sent over each axis and memory held: exactly as predicted"), std::string::npos) << outcome.out;
   const JsonValue c = comparison(place), plan = parse_json(read_file(place / "run/plan.json"), "plan.json");
@@ -188,13 +183,13 @@ TEST(Prediction, AStoppedRunComparesWhatItMade) {
       if (when == "in the first step") std::this_thread::sleep_for(std::chrono::milliseconds(1500));
       kill(job.process(), signal);
       EXPECT_EQ(job.wait_to_end(150), 128 + signal) << job.err();
-      EXPECT_EQ(count(job.err(), "\n"), 1u) << job.err();
+      EXPECT_EQ(occurrences(job.err(), "\n"), 1u) << job.err();
       if (when != "later" && job.steps_said() == 0) {  // the signal came before any step: on a slow machine of both
         EXPECT_FALSE(file_exists(run + "/comparison.json"));
-        EXPECT_EQ(count(job.out(), "beside measured"), 0u);
+        EXPECT_EQ(occurrences(job.out(), "beside measured"), 0u);
         continue;
       }
-      EXPECT_EQ(count(job.out(), "predicted by the profile profile.json of a processor beside measured: "), 1u) << job.out();
+      EXPECT_EQ(occurrences(job.out(), "predicted by the profile profile.json of a processor beside measured: "), 1u) << job.out();
       const JsonValue c = parse_json(read_file(run + "/comparison.json"), "comparison.json");
       const bool alone = number(c, "last_step") == 1;
       if (when == "in the first step") {
@@ -204,7 +199,7 @@ TEST(Prediction, AStoppedRunComparesWhatItMade) {
       EXPECT_EQ(number(c, "steps"), alone ? 1 : number(c, "last_step") - 1);
       EXPECT_EQ(number(*c.find("arena_bytes"), "predicted"), number(*c.find("arena_bytes"), "measured"));
       if (alone) {
-        EXPECT_EQ(count(job.out(), "more than 10 % off: compute"), 0u) << job.out();
+        EXPECT_EQ(occurrences(job.out(), "more than 10 % off: compute"), 0u) << job.out();
       }
       EXPECT_NE(read_file(run + "/report.html").find("Predicted beside measured"), std::string::npos);
       for (const std::string& file : place.files()) EXPECT_EQ(file.find(".tmp."), std::string::npos) << file;

@@ -21,13 +21,13 @@ using ::testing::MatchesRegex;
 
 class DeviceFailure : public ::testing::TestWithParam<DeviceTransport> {
  protected:
-  DeviceFailures run(int ranks, double timeout, const std::function<void(RankContext&)>& body) {
+  Failures run(int ranks, double timeout, const std::function<void(RankContext&)>& body) {
     DeviceRanks setup{.transport = GetParam(), .ranks = ranks, .gpus = is_nccl() ? ranks : 1, .timeout_seconds = timeout};
     setup.options.nccl.traffic = {.max_ctas = 0, .messages = NcclTraffic::Messages::kAll};
     setup.options.nccl.timeout_seconds = 0.75 * timeout;
     setup.options.staged = {.collective_bytes = 65536, .message_bytes = 65536};
     const SimulatedScope scope({.devices = ranks});
-    const DeviceFailures failures = run_failing(setup, body);
+    const Failures failures = run_failing(setup, body);
     simulated::recover();
     simulated::reset_nccl();
     return failures;
@@ -36,7 +36,7 @@ class DeviceFailure : public ::testing::TestWithParam<DeviceTransport> {
 };
 
 TEST_P(DeviceFailure, ADisagreementNamesBothRanksAndBothOperations) {
-  const DeviceFailures failures = run(2, 30, [](RankContext& c) {
+  const Failures failures = run(2, 30, [](RankContext& c) {
     const auto tp = c.world.split(all_ranks(c.world), "tp");
     Values x(DType::kF32, 1024);
     tp->all_reduce(c.compute, x.view(), ReduceOp::kSum);
@@ -62,7 +62,7 @@ TEST_P(DeviceFailure, CountDTypeReduceOpAndRootAreCompared) {
       {"broadcast f32[40000] from rank 2", [](RankContext& c, Values& x) { c.world.broadcast(*c.queues[0], x.view(), 2); }},
   };
   for (const Other& other : others) {
-    const DeviceFailures failures = run(3, 30, [&](RankContext& c) {
+    const Failures failures = run(3, 30, [&](RankContext& c) {
       Values x(DType::kF32, 40000);
       if (c.world.rank() == 2) other.call(c, x);
       else c.world.all_reduce(*c.queues[0], x.view(), ReduceOp::kSum);
@@ -76,7 +76,7 @@ TEST_P(DeviceFailure, CountDTypeReduceOpAndRootAreCompared) {
 }
 
 TEST_P(DeviceFailure, MessagesMustAgreeInCountAndType) {
-  const DeviceFailures failures = run(2, 30, [](RankContext& c) {
+  const Failures failures = run(2, 30, [](RankContext& c) {
     Values x(DType::kF32, 20000);
     if (c.world.rank() == 0) c.world.send(*c.queues[0], x.range(0, 10000), 1);
     else c.world.recv(*c.queues[0], x.view(), 0);
@@ -88,7 +88,7 @@ TEST_P(DeviceFailure, MessagesMustAgreeInCountAndType) {
 }
 
 TEST_P(DeviceFailure, TheWatchdogNamesOperationAndWhoIsMissing) {
-  const DeviceFailures failures = run(3, 0.4, [](RankContext& c) {
+  const Failures failures = run(3, 0.4, [](RankContext& c) {
     const auto tp = c.world.split(backwards(c.world), "tp");  // group order 2, 1, 0: messages speak of global ranks
     Values x(DType::kF32, 8);
     if (c.world.rank() == 1) return;
@@ -100,7 +100,7 @@ TEST_P(DeviceFailure, TheWatchdogNamesOperationAndWhoIsMissing) {
 }
 
 TEST_P(DeviceFailure, TheWatchdogSeesMessages) {
-  const DeviceFailures failures = run(2, 0.4, [](RankContext& c) {
+  const Failures failures = run(2, 0.4, [](RankContext& c) {
     Values x(DType::kF32, 8);
     if (c.world.rank() == 1) return;
     c.world.recv(*c.queues[0], x.view(), 1);
@@ -111,7 +111,7 @@ TEST_P(DeviceFailure, TheWatchdogSeesMessages) {
 }
 
 TEST_P(DeviceFailure, AThrowingRankIsNamedToItsPeersAndRethrown) {
-  const DeviceFailures failures = run(3, 30, [](RankContext& c) {
+  const Failures failures = run(3, 30, [](RankContext& c) {
     Values x(DType::kF32, 3000);
     c.world.all_reduce(c.compute, x.view(), ReduceOp::kSum);
     c.compute.synchronize();
@@ -124,7 +124,7 @@ TEST_P(DeviceFailure, AThrowingRankIsNamedToItsPeersAndRethrown) {
 }
 
 TEST_P(DeviceFailure, AbortReachesEveryGroup) {
-  const DeviceFailures failures = run(4, 30, [](RankContext& c) {
+  const Failures failures = run(4, 30, [](RankContext& c) {
     const auto pair = c.world.split(neighbours(c.world, 2), "pair");
     Values x(DType::kF32, 30);
     if (c.world.rank() == 0) pair->abort("stop requested");
@@ -139,7 +139,7 @@ TEST_P(DeviceFailure, AbortReachesEveryGroup) {
 TEST_P(DeviceFailure, ARankThatThrowsAtARandomPointEndsAll) {
   for (int seed = 0; seed < 6; ++seed) {
     const int ranks = 2 + seed % 2, thrower = seed * 7 % ranks, at = seed * 13 % 9;
-    const DeviceFailures failures = run(ranks, 30, [&](RankContext& c) {
+    const Failures failures = run(ranks, 30, [&](RankContext& c) {
       for (int i = 0; i < 10; ++i) {
         Values x(DType::kF32, i % 4 == 0 ? 6000 : 20), y(DType::kF32, x.count() * ranks);
         if (c.world.rank() == thrower && i == at) throw std::runtime_error("planted");
@@ -157,7 +157,7 @@ TEST_P(DeviceFailure, ARankThatThrowsAtARandomPointEndsAll) {
 }
 
 TEST_P(DeviceFailure, AGroupLeftByAnExceptionIssuesNothing) {
-  const DeviceFailures failures = run(2, 30, [](RankContext& c) {
+  const Failures failures = run(2, 30, [](RankContext& c) {
     Values x(DType::kF32, 4, [](auto) { return 1.0; });
     try {
       const GroupScope group(c.world);
@@ -173,7 +173,7 @@ TEST_P(DeviceFailure, AGroupLeftByAnExceptionIssuesNothing) {
 }
 
 TEST_P(DeviceFailure, MisuseIsRefused) {
-  const DeviceFailures failures = run(2, 30, [](RankContext& c) {
+  const Failures failures = run(2, 30, [](RankContext& c) {
     Values x(DType::kF32, 8), bytes(DType::kU8, 8);
     std::vector<float> host(8);
     Doorbell doorbell;
@@ -204,7 +204,7 @@ class LaneFailure : public DeviceFailure {};
 
 // The GPU itself fails under one rank: that rank says how, the others that it did.
 TEST_P(LaneFailure, AFailingGpuEndsAllRanks) {
-  const DeviceFailures failures = run(2, 30, [](RankContext& c) {
+  const Failures failures = run(2, 30, [](RankContext& c) {
     Values x(DType::kF32, 5000), y(DType::kF32, 10000);
     const TensorView in = x.view(), out = y.view();
     c.world.barrier();
@@ -222,7 +222,7 @@ TEST_P(LaneFailure, AFailingGpuEndsAllRanks) {
 
 // Left without a wait; the communicator goes while its operation is under way.
 TEST_P(LaneFailure, LeavingWithOperationsPendingIsAFailure) {
-  const DeviceFailures failures = run(2, 30, [](RankContext& c) {
+  const Failures failures = run(2, 30, [](RankContext& c) {
     Values x(DType::kF32, 3000);
     if (c.world.rank() == 0) {
       c.world.all_reduce(*c.queues[0], x.view(), ReduceOp::kSum);

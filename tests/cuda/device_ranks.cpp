@@ -65,25 +65,17 @@ void run_on_devices(const DeviceRanks& setup, const std::function<void(RankConte
   });
 }
 
-DeviceFailures run_failing(const DeviceRanks& setup, const std::function<void(RankContext&)>& body) {
+Failures run_failing(const DeviceRanks& setup, const std::function<void(RankContext&)>& body) {
   ThreadWorld world(setup.ranks, setup.timeout_seconds);
-  DeviceFailures failures;
-  failures.per_rank.resize(static_cast<std::size_t>(setup.ranks));
-  try {
+  return failures_of(static_cast<std::size_t>(setup.ranks), [&](auto attempt) {
     run_thread_ranks(world, [&](int rank) {
-      try {
+      attempt(rank, [&] {
         DeviceRank self(world, rank, setup);
         RankContext context = self.context();
         body(context);
-      } catch (const std::exception& error) {
-        failures.per_rank[static_cast<std::size_t>(rank)] = error.what();
-        throw;
-      }
+      });
     });
-  } catch (const std::exception& error) {
-    failures.error = error.what();
-  }
-  return failures;
+  });
 }
 
 std::string transport_name(const ::testing::TestParamInfo<DeviceTransport>& info) {

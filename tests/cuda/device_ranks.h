@@ -68,11 +68,7 @@ struct DeviceRank {
 
 void run_on_devices(const DeviceRanks& setup, const std::function<void(RankContext&)>& body);
 
-// As run_on_devices() for ranks that are expected to fail; the error of the whole and that of each rank, "" where there was none.
-struct DeviceFailures {
-  std::string error;
-  std::vector<std::string> per_rank;
-};
-DeviceFailures run_failing(const DeviceRanks& setup, const std::function<void(RankContext&)>& body);
+// As run_on_devices() for ranks that are expected to fail.
+Failures run_failing(const DeviceRanks& setup, const std::function<void(RankContext&)>& body);
 
 }  // namespace trident::conformance

@@ -28,7 +28,7 @@ class NcclFailure : public ::testing::Test {
     EXPECT_EQ(simulated::nccl_communicators(), 0);
     simulated::reset_nccl();
   }
-  DeviceFailures run(DeviceRanks setup, const std::function<void(RankContext&)>& body) {
+  Failures run(DeviceRanks setup, const std::function<void(RankContext&)>& body) {
     setup.transport = DeviceTransport::kNccl;
     return run_failing(setup, body);
   }
@@ -49,7 +49,7 @@ void all_reduce_once(RankContext& c) {
 
 TEST_F(NcclFailure, DifferentVersionsAreRefusedOnAllRanks) {
   simulated::configure_nccl({.version_of_last_device = 22703});
-  const DeviceFailures failures = run(two(), all_reduce_once);
+  const Failures failures = run(two(), all_reduce_once);
   const std::string expected = "world: rank 0 has NCCL 2.28.9 and rank 1 has NCCL 2.27.3; let all nodes load the same libnccl.so.2";
   EXPECT_EQ(failures.error, expected);
   for (const std::string& error : failures.per_rank) EXPECT_THAT(error, HasSubstr(expected));
@@ -71,7 +71,7 @@ TEST_F(NcclFailure, DriversThatCannotKeepTheOrderOfLaunchesAreRefusedOnAllRanks)
   };
   EXPECT_EQ(tried("1", 12030).error, "");
   EXPECT_EQ(tried("0", 12020).error, "") << "in any order";
-  const DeviceFailures failures = tried("1", 12020);
+  const Failures failures = tried("1", 12020);
   for (const std::string& error : failures.per_rank)
     EXPECT_THAT(error, HasSubstr("world: the driver of rank 0 is of CUDA 12.2: before 12.3 NCCL keeps the order of launches"));
 }
@@ -79,7 +79,7 @@ TEST_F(NcclFailure, DriversThatCannotKeepTheOrderOfLaunchesAreRefusedOnAllRanks)
 TEST_F(NcclFailure, TwoRanksOnOneGpuAreRefusedOnAllRanks) {
   DeviceRanks setup = two();
   setup.gpus = 1;
-  const DeviceFailures failures = run(setup, all_reduce_once);
+  const Failures failures = run(setup, all_reduce_once);
   for (const std::string& error : failures.per_rank)
     EXPECT_THAT(error, HasSubstr("world: ranks 0 and 1 are on one GPU, which NCCL refuses; "));
 }
@@ -96,14 +96,14 @@ TEST_F(NcclFailure, TwoRanksOnOneGpuWhereOnlyTheUserAllowsThem) {
   DeviceRanks setup = two();
   setup.gpus = 1;
   setup.options.nccl.allow_shared_gpus = true;
-  const DeviceFailures failures = run(setup, all_reduce_once);
+  const Failures failures = run(setup, all_reduce_once);
   EXPECT_THAT(
       failures.error,
       MatchesRegex("world: rank [01]: joining among ranks 0, 1 failed in NCCL: invalid usage.*; NCCL_DEBUG=WARN says more"));
 }
 
 TEST_F(NcclFailure, AnErrorThatTheLibraryReportsLater) {
-  const DeviceFailures failures = run(two(), [](RankContext& c) {
+  const Failures failures = run(two(), [](RankContext& c) {
     all_reduce_once(c);
     if (c.world.rank() == 1) simulated::fail_nccl_on(1, ncclRemoteError);
     all_reduce_once(c);
@@ -118,7 +118,7 @@ TEST_F(NcclFailure, AnErrorThatTheLibraryReportsLater) {
 TEST_F(NcclFailure, AnOperationThatNeverEnds) {
   DeviceRanks setup = two();
   setup.options.nccl.timeout_seconds = 0.3;
-  const DeviceFailures failures = run(setup, [](RankContext& c) {
+  const Failures failures = run(setup, [](RankContext& c) {
     all_reduce_once(c);
     if (c.world.rank() == 0) simulated::hang_nccl_on(0);
     all_reduce_once(c);
@@ -129,7 +129,7 @@ TEST_F(NcclFailure, AnOperationThatNeverEnds) {
 }
 
 TEST_F(NcclFailure, ACallThatFails) {
-  const DeviceFailures failures = run(two(), [](RankContext& c) {
+  const Failures failures = run(two(), [](RankContext& c) {
     all_reduce_once(c);
     if (c.world.rank() == 0) simulated::fail_next("ncclAllReduce", ncclSystemError);
     c.world.barrier();
@@ -142,7 +142,7 @@ TEST_F(NcclFailure, ACallThatFails) {
 }
 
 TEST_F(NcclFailure, AfterAFailureNothingIsIssued) {
-  const DeviceFailures failures = run(two(), [](RankContext& c) {
+  const Failures failures = run(two(), [](RankContext& c) {
     c.world.abort("stop requested");
     Values x(DType::kF32, 3);
     EXPECT_THROW(c.world.all_reduce(c.compute, x.view(), ReduceOp::kSum), CommunicationError);
@@ -170,7 +170,7 @@ TEST_F(NcclFailure, AFirstOperationThatNeverEnds) {
 
 // A failure on one communicator ends what hangs on the others of the rank before anything is freed: freeing waits for the GPU.
 TEST_F(NcclFailure, AllCommunicatorsOfTheRankEnd) {
-  const DeviceFailures failures = run(two(), [](RankContext& c) {
+  const Failures failures = run(two(), [](RankContext& c) {
     const auto other = c.world.split(all_ranks(c.world), "other");
     Values x(DType::kF32, 100);
     const Buffer freed_first = allocate_cuda(c.world.rank(), 4096, "freed while the error travels");
@@ -194,7 +194,7 @@ class NcclQueuedBehind : public NcclFailure {
     behind.all_reduce(*c.queues[0], y, ReduceOp::kSum);
   }
   // On two ranks with two communicators: rank 1 does `peer`, rank 0 calls both in a row, in either order, and does `then`.
-  DeviceFailures run_queued(bool older_first, const std::function<void()>& peer,
+  Failures run_queued(bool older_first, const std::function<void()>& peer,
                             const std::function<void(RankContext&)>& then) {
     simulated::configure_nccl({.abort_seconds = 1});
     return run(two(), [&](RankContext& c) {
@@ -210,7 +210,7 @@ class NcclQueuedBehind : public NcclFailure {
 
 TEST_F(NcclQueuedBehind, AFailureOfThePeerEndsThemTogether) {
   for (const bool older_first : {true, false}) {
-    const DeviceFailures failures =
+    const Failures failures =
         run_queued(older_first, [] { throw DataError("planted"); }, [](RankContext& c) { c.queues[0]->synchronize(); });
     EXPECT_EQ(failures.error, "planted");
   }
@@ -219,7 +219,7 @@ TEST_F(NcclQueuedBehind, AFailureOfThePeerEndsThemTogether) {
 // Nobody has told the rank: its own error unwinds what it has.
 TEST_F(NcclQueuedBehind, AFailureOfTheRankItselfEndsThemTogether) {
   for (const bool older_first : {true, false}) {
-    const DeviceFailures failures = run_queued(older_first, [] {}, [](RankContext&) { throw DataError("planted"); });
+    const Failures failures = run_queued(older_first, [] {}, [](RankContext&) { throw DataError("planted"); });
     EXPECT_EQ(failures.per_rank[0], "planted");
   }
 }
@@ -234,7 +234,7 @@ TEST_F(NcclQueuedBehind, AnAbortEndsThemTogether) {
 }
 
 TEST_F(NcclFailure, AFailedCallEndsAllCommunicatorsOfTheRank) {
-  const DeviceFailures failures = run(two(), [](RankContext& c) {
+  const Failures failures = run(two(), [](RankContext& c) {
     const auto other = c.world.split(all_ranks(c.world), "other"), third = c.world.split(all_ranks(c.world), "third");
     Values x(DType::kF32, 100);
     const TensorView view = x.view();
@@ -253,7 +253,7 @@ TEST_F(NcclFailure, AFailedCallEndsAllCommunicatorsOfTheRank) {
 TEST_F(NcclFailure, ChecksCanBeSwitchedOff) {
   DeviceRanks setup = two();
   setup.options.nccl.timeout_seconds = 0.3;
-  const DeviceFailures failures = run(setup, [](RankContext& c) {
+  const Failures failures = run(setup, [](RankContext& c) {
     c.world.set_checks(CollectiveChecks::kOff);
     all_reduce_once(c);
     Values x(DType::kF32, 40);
@@ -264,7 +264,7 @@ TEST_F(NcclFailure, ChecksCanBeSwitchedOff) {
 }
 
 TEST_F(NcclFailure, MemoryIsRegisteredForTheTimeOfTheCommunicator) {
-  const DeviceFailures failures = run(two(), [](RankContext& c) {
+  const Failures failures = run(two(), [](RankContext& c) {
     const NcclMemory memory = allocate_nccl(c.world.rank(), 4096, "registered");
     EXPECT_EQ(memory.ordinary_because, "");
     const TensorView view(memory.buffer.data(), DType::kF32, {1024}, MemoryKind::kDevice);
@@ -285,7 +285,7 @@ TEST_F(NcclFailure, MemoryIsRegisteredForTheTimeOfTheCommunicator) {
 TEST_F(NcclFailure, MemoryThatOneRankCannotRegister) {
   DeviceRanks setup = two();
   setup.options.nccl.traffic.messages = NcclTraffic::Messages::kAll;
-  const DeviceFailures failures = run(setup, [](RankContext& c) {
+  const Failures failures = run(setup, [](RankContext& c) {
     const NcclMemory memory = allocate_nccl(c.world.rank(), 4096, "registered");
     const TensorView view(memory.buffer.data(), DType::kF32, {1024}, MemoryKind::kDevice);
     const std::int64_t beyond = c.world.rank() == 1 ? 4096 : 0;
@@ -303,7 +303,7 @@ TEST_F(NcclFailure, MemoryThatOneRankCannotRegister) {
 
 TEST_F(NcclFailure, MemoryThatTheLibraryPassesOver) {
   simulated::configure_nccl({.passes_registration_over = true});
-  const DeviceFailures failures = run(two(), [](RankContext& c) {
+  const Failures failures = run(two(), [](RankContext& c) {
     const NcclMemory memory = allocate_nccl(c.world.rank(), 4096, "registered");
     EXPECT_EQ(c.world.register_memory({memory.buffer.data(), DType::kU8, {4096}, MemoryKind::kDevice}),
               c.world.rank() > 0
@@ -316,7 +316,7 @@ TEST_F(NcclFailure, MemoryThatTheLibraryPassesOver) {
 
 // One that is not given back where others are not registered would be a mixture.
 TEST_F(NcclFailure, MemoryThatCannotBeGivenBack) {
-  const DeviceFailures failures = run(two(), [](RankContext& c) {
+  const Failures failures = run(two(), [](RankContext& c) {
     const NcclMemory memory = allocate_nccl(c.world.rank(), 4096, "registered");
     if (c.world.rank() == 0) simulated::fail_next("ncclCommDeregister", ncclSystemError);
     const std::int64_t beyond = c.world.rank() == 1 ? 4096 : 0;
@@ -330,7 +330,7 @@ TEST_F(NcclFailure, MemoryThatCannotBeGivenBack) {
 
 // At the end the communicator takes it with itself.
 TEST_F(NcclFailure, MemoryThatIsNotGivenBackAtTheEnd) {
-  const DeviceFailures failures = run(two(), [](RankContext& c) {
+  const Failures failures = run(two(), [](RankContext& c) {
     const NcclMemory memory = allocate_nccl(c.world.rank(), 4096, "registered");
     {
       const auto part = c.world.split(all_ranks(c.world), "part");
@@ -351,7 +351,7 @@ TEST_F(NcclFailure, AGroupOfOneCallsTheLibraryIfItIsTo) {
   setup.options.nccl.alone = NcclOptions::Alone::kJoins;
   EXPECT_EQ(run(setup, all_reduce_once).error, "");
   EXPECT_EQ(simulated::nccl_joined().size(), 1u);
-  const DeviceFailures failures = run(setup, [](RankContext& c) {
+  const Failures failures = run(setup, [](RankContext& c) {
     simulated::fail_next("ncclAllReduce", ncclSystemError);
     all_reduce_once(c);
   });

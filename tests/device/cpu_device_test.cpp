@@ -15,18 +15,10 @@
 #include "device/operations.h"
 #include "device/ops.h"
 #include "tests/device/operands.h"
+#include "tests/support/error_text.h"
 
 namespace trident {
 namespace {
-
-std::string message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const Error& e) {
-    return e.what();
-  }
-  return "no error";
-}
 
 TEST(CpuFeatures, AgreeWithTheCompilersView) {
   const CpuFeatures f = detect_cpu_features();
@@ -103,7 +95,7 @@ TEST(CpuDevice, SetsThreadsOfItsOwnThreadOnly) {
   }).join();
   EXPECT_EQ(omp_get_max_threads(), before);
   Doorbell bell;
-  EXPECT_NE(message_of([&] {
+  EXPECT_NE(error_of<Error>([&] {
               CpuDevice(bell, {0, std::nullopt, std::nullopt});
             }).find("run.threads_per_rank = 0"),
             std::string::npos);
@@ -122,7 +114,7 @@ TEST(CpuDevice, PinsItsThread) {
   }).join();
   Doorbell bell;
   for (const int impossible : {-1, 1020, 100000}) {
-    const std::string message = message_of([&] { CpuDevice(bell, {1, impossible, std::nullopt}); });
+    const std::string message = error_of<Error>([&] { CpuDevice(bell, {1, impossible, std::nullopt}); });
     EXPECT_NE(message.find("run.pin = true: cores"), std::string::npos) << message;
   }
 }
@@ -251,7 +243,7 @@ TEST(CpuOps, MistakesAreNamed) {
        }},
   };
   for (const auto& [expected, call] : cases) {
-    const std::string message = message_of(call);
+    const std::string message = error_of<Error>(call);
     EXPECT_NE(message.find(expected), std::string::npos) << expected << " / " << message;
   }
 }
@@ -261,7 +253,7 @@ TEST(CpuOps, DeviceMemoryIsRefused) {
   CpuDevice device(bell, {});
   const TestTensor x(DType::kF32, {4});
   const TensorView elsewhere(x.view().data(), DType::kF32, {4}, MemoryKind::kDevice);
-  const std::string message = message_of([&] { device.ops().run(device.compute_stream(), op::FillZero{elsewhere}); });
+  const std::string message = error_of<Error>([&] { device.ops().run(device.compute_stream(), op::FillZero{elsewhere}); });
   EXPECT_NE(message.find("lies in device memory"), std::string::npos) << message;
 }
 

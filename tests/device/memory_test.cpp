@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <functional>
+#include <exception>
 #include <string>
 #include <utility>
 
@@ -14,15 +14,6 @@
 
 namespace trident {
 namespace {
-
-std::string memory_message_of(const std::function<void()>& f) {
-  try {
-    f();
-  } catch (const std::exception& e) {
-    return e.what();
-  }
-  return "no exception";
-}
 
 TEST(Buffer, IsZeroFilledAndAligned) {
   for (const std::int64_t bytes : {std::int64_t{1}, std::int64_t{5000}, std::int64_t{9} << 20}) {
@@ -68,7 +59,7 @@ TEST(Buffer, IsReleasedExactlyOnce) {
 }
 
 TEST(Buffer, RefusedMemoryNamesWhatNeedsIt) {
-  const std::string message = memory_message_of([] { allocate_host(std::int64_t{1} << 55, "activations"); });
+  const std::string message = error_of<std::exception>([] { allocate_host(std::int64_t{1} << 55, "activations"); });
   expect_parts(message, {"activations needs", "more ranks"});
 }
 

@@ -7,6 +7,7 @@
 #include "core/clock.h"
 #include "tests/mpi/launched_job.h"
 #include "tests/support/error_text.h"
+#include "tests/support/text_counts.h"
 
 namespace trident {
 namespace {
@@ -20,11 +21,6 @@ class LateRank : public ::testing::Test {
  protected:
   void SetUp() override {
     if (std::system("command -v mpirun >/dev/null") != 0) GTEST_SKIP() << "there is no mpirun";
-  }
-  static std::size_t lines_in(const std::string& said) {
-    std::size_t count = 0;
-    for (std::size_t at = said.find(kLine); at != std::string::npos; at = said.find(kLine, at + 1)) ++count;
-    return count;
   }
   Workplace place_;
 };
@@ -40,7 +36,7 @@ TEST_F(LateRank, IsSaidAfterTenSecondsAndMayStillCome) {
   const std::string said = job.said();
   expect_parts(said, {"[rank 0] warning: " + kLine + "10 s this rank joins the other ranks; see whether a rank is late or its disk "
                                                      "hangs, or a stranger"});
-  EXPECT_EQ(lines_in(said), 1u) << said;
+  EXPECT_EQ(occurrences(said, kLine), 1u) << said;
   EXPECT_EQ(place_.metrics("job").size(), 2u);
 }
 
@@ -55,7 +51,7 @@ TEST_F(FullLateRank, ThatDoesNotComeEndsTheJobWith76) {
   kill(job.rank(1), SIGCONT);  // a launcher's SIGTERM waits for that
   EXPECT_EQ(job.wait_to_end(150), 76) << job.said();
   const std::string said = job.said();
-  EXPECT_EQ(lines_in(said), 6u) << "after 10 s, 70, 130, 190, 250, and at the end: " << said;
+  EXPECT_EQ(occurrences(said, kLine), 6u) << "after 10 s, 70, 130, 190, 250, and at the end: " << said;
   EXPECT_EQ(job.survivors(), "");
 }
 

@@ -7,6 +7,7 @@
 #include "core/file_io.h"
 #include "tests/app/program.h"
 #include "tests/data/token_files.h"
+#include "tests/support/text_counts.h"
 
 namespace trident {
 namespace {
@@ -40,12 +41,6 @@ class ProcessRanks : public ::testing::TestWithParam<Layout> {
 
   Workplace place_;
 };
-
-int occurrences(const std::string& text, const std::string& part) {
-  int count = 0;
-  for (std::size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++count;
-  return count;
-}
 
 TEST_P(ProcessRanks, HaveTheBitsOfThreadRanks) {
   const Layout& layout = GetParam();
@@ -98,7 +93,7 @@ class ProcessStart : public ProcessRanks {
   static void expect_said_once(const ProgramOutcome& outcome, int exit_code, const std::vector<std::string>& parts) {
     const std::string said = outcome.out + outcome.err;
     EXPECT_EQ(outcome.exit_code, exit_code) << said;
-    for (const std::string& part : parts) EXPECT_EQ(occurrences(said, part), 1) << part << " in:\n" << said;
+    for (const std::string& part : parts) EXPECT_EQ(occurrences(said, part), 1u) << part << " in:\n" << said;
   }
 };
 

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "core/file_io.h"
-#include "model/config/hf_tensors.h"
 #include "tests/oracle/golden_case.h"
+#include "tests/support/family_golden.h"
 #include "tests/support/safetensors.h"
 
 namespace trident::testing {
@@ -59,18 +59,6 @@ void expect_lengths(RankTrainer& trainer, const NamedTensors& lengths) {
     }
 }
 
-LoadSamples adapter_samples(const AdapterGolden& golden) {
-  return [&golden](std::int64_t first, std::int64_t count, const SampleSpans& spans) {
-    for (std::int64_t i = 0; i < count; ++i)
-      for (std::int64_t s = 0; s < kAdapterSequence; ++s) {
-        const auto from = static_cast<std::size_t>((first + i) * (kAdapterSequence + 1) + s);
-        const auto to = static_cast<std::size_t>(s * count + i);
-        if (!spans.tokens.empty()) spans.tokens[to] = golden.stream.at(from);
-        if (!spans.targets.empty()) spans.targets[to] = golden.stream.at(from + 1);
-      }
-  };
-}
-
 struct AdapterRun {
   std::string golden, family, adapter, layout;
   std::vector<std::string> settings;
@@ -113,7 +101,7 @@ TEST_P(AdapterTraining, MeetsPeft) {
       read_file(folder + "/config.json") + "}";
   LayoutRunOptions options;
   options.steps = static_cast<int>(golden.losses.size());
-  options.load = adapter_samples(golden);
+  options.load = stream_samples(golden.stream, kAdapterSequence);
   options.before_steps = [&](RankTrainer& trainer) {
     load_folder(trainer, folder);
     expect_lengths(trainer, golden.lengths);
@@ -199,14 +187,7 @@ DocumentGolden read_document_golden(const std::string& name) {
   golden.folder = TRIDENT_MODEL_GOLDENS "/documents/" + name + "/";
   golden.model_json = read_file(golden.folder + "config.json");
   golden.model = model_config_from_hf_json(golden.model_json, golden.folder + "config.json");
-  const test::TensorMap gradients = test::read_safetensors(golden.folder + "gradients.safetensors");
-  for (const HfTensor& tensor : hf_tensors(golden.model)) {
-    const std::vector<float> values = gradients.at(tensor.name).values<float>();
-    std::vector<float>& out = golden.gradients[tensor.name] = values;
-    if (!tensor.transposed) continue;
-    const auto inputs = static_cast<std::size_t>(tensor.shape[0]), outputs = static_cast<std::size_t>(tensor.shape[1]);
-    for (std::size_t i = 0; i < values.size(); ++i) out[i % outputs * inputs + i / outputs] = values[i];
-  }
+  golden.gradients = out_by_in(golden.model, test::read_safetensors(golden.folder + "gradients.safetensors"));
   const test::TensorMap oracle = test::read_safetensors(golden.folder + "oracle.safetensors");
   golden.text = oracle.at("text").values<std::int32_t>();
   golden.losses = oracle.at("losses").values<float>();

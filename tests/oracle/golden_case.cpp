@@ -6,38 +6,14 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
-#include <set>
 
 #include "core/file_io.h"
-#include "model/gpt.h"
+#include "tests/support/family_golden.h"
 #include "tests/support/safetensors.h"
 #include "train/run/weights_source.h"
 
 namespace trident::testing {
 namespace {
-
-// Names of the tensors that a Hugging Face file holds transposed.
-std::set<std::string> transposed_tensors(const ModelConfig& model) {
-  std::set<std::string> names;
-  for (int unit = 0; unit < num_units(model); ++unit) {
-    for (const ParamSpec& spec : unit_params(model, TensorLayout{}, unit)) {
-      for (const PartSpec& part : spec.parts) {
-        if (part.transposed_on_disk) names.insert(part.tensor);
-      }
-    }
-  }
-  return names;
-}
-
-std::vector<float> transposed(const std::vector<float>& in, std::int64_t rows, std::int64_t columns) {
-  std::vector<float> out(in.size());
-  for (std::int64_t r = 0; r < rows; ++r) {
-    for (std::int64_t c = 0; c < columns; ++c) {
-      out[static_cast<std::size_t>(c * rows + r)] = in[static_cast<std::size_t>(r * columns + c)];
-    }
-  }
-  return out;
-}
 
 std::vector<double> doubles(const test::NamedTensor& tensor) {
   const std::vector<float> values = tensor.values<float>();
@@ -54,17 +30,10 @@ GoldenCase read_golden_case(const std::string& name) {
   const std::string folder = std::string(TRIDENT_MODEL_GOLDENS "/") + name + "/";
   golden.model_json = read_file(folder + "config.json");
   golden.model = model_config_from_hf_json(golden.model_json, folder + "config.json");
-  const std::set<std::string> on_its_side = transposed_tensors(golden.model);
   const auto read = [&](const char* file) { return test::read_safetensors(folder + file + ".safetensors"); };
   const auto named = [&](test::TensorMap tensors) {
-    NamedTensors out;
-    for (const auto& [tensor_name, tensor] : tensors) {
-      if (tensor_name == "losses" || tensor_name == "grad_norms") continue;
-      std::vector<float> values = tensor.values<float>();
-      if (on_its_side.contains(tensor_name)) values = transposed(values, tensor.shape.at(0), tensor.shape.at(1));
-      out[tensor_name] = std::move(values);
-    }
-    return out;
+    tensors.erase("losses"), tensors.erase("grad_norms");
+    return out_by_in(golden.model, tensors);
   };
   const test::TensorMap trained = read("trained"), batch = read("batch");
   golden.weights = named(read("weights"));
@@ -94,6 +63,17 @@ LoadSamples GoldenCase::samples() const {
         if (!spans.targets.empty()) spans.targets[to] = static_cast<std::int32_t>(targets.at(from));
       }
     }
+  };
+}
+
+LoadSamples stream_samples(const std::vector<std::int32_t>& stream, std::int64_t sequence) {
+  return [&stream, sequence](std::int64_t first, std::int64_t count, const SampleSpans& spans) {
+    for (std::int64_t i = 0; i < count; ++i)
+      for (std::int64_t s = 0; s < sequence; ++s) {
+        const auto from = static_cast<std::size_t>((first + i) * (sequence + 1) + s), to = static_cast<std::size_t>(s * count + i);
+        if (!spans.tokens.empty()) spans.tokens[to] = stream.at(from);
+        if (!spans.targets.empty()) spans.targets[to] = stream.at(from + 1);
+      }
   };
 }
 

@@ -30,6 +30,8 @@ struct GoldenCase {
 
 std::vector<std::string> golden_case_names();
 GoldenCase read_golden_case(const std::string& name);
+// Samples of `sequence` tokens and a further target each, one after another in `stream`, which outlives this.
+LoadSamples stream_samples(const std::vector<std::int32_t>& stream, std::int64_t sequence);
 
 // Makes `folder` a Hugging Face folder with the case's weights, by links as the hub's cache has them.
 void link_hf_folder(const std::string& golden, const std::string& folder);

@@ -195,19 +195,6 @@ std::vector<FamilyRun> runs() {
   return all;
 }
 
-LoadSamples samples_of(const FamilyGolden& golden) {
-  return [&golden](std::int64_t first, std::int64_t count, const SampleSpans& spans) {
-    for (std::int64_t i = 0; i < count; ++i) {
-      for (std::int64_t s = 0; s < kFamilySequence; ++s) {
-        const std::int64_t sample = first + i, step = sample / kFamilyBatch;
-        const auto to = static_cast<std::size_t>(s * count + i);
-        if (!spans.tokens.empty()) spans.tokens[to] = golden.token(step, sample % kFamilyBatch, s);
-        if (!spans.targets.empty()) spans.targets[to] = golden.token(step, sample % kFamilyBatch, s + 1);
-      }
-    }
-  };
-}
-
 class FamilyTraining : public ::testing::TestWithParam<FamilyRun> {};
 
 TEST_P(FamilyTraining, MeetsPyTorch) {
@@ -223,7 +210,7 @@ TEST_P(FamilyTraining, MeetsPyTorch) {
                 "parallel.sequence_parallel=true"};
   LayoutRunOptions options;
   options.steps = static_cast<int>(kFamilySteps);
-  options.load = samples_of(golden);
+  options.load = stream_samples(golden.stream, kFamilySequence);
   options.before_steps = [&](RankTrainer& trainer) { load_folder(trainer, golden.folder); };
   const LayoutRun run = run_layout(config, settings, options);
 

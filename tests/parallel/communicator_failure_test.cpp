@@ -14,38 +14,22 @@
 namespace trident::conformance {
 namespace {
 
-// Runs ranks that are expected to fail; the error of the whole and that of each rank.
-struct Failure {
-  std::string error;                    // rethrown by run_thread_ranks
-  std::vector<std::string> per_rank;    // "" for a rank that ended normally
-};
-
-Failure run_failing(int ranks, double timeout, const std::function<void(RankContext&)>& body) {
+Failures run_failing(int ranks, double timeout, const std::function<void(RankContext&)>& body) {
   ThreadWorld world(ranks, timeout);
-  Failure failure;
-  failure.per_rank.resize(static_cast<std::size_t>(ranks));
-  try {
+  return failures_of(static_cast<std::size_t>(ranks), [&](auto attempt) {
     run_thread_ranks(world, [&](int rank) {
       ThreadRank self(world, rank);
       RankContext context = self.context();
-      try {
-        body(context);
-      } catch (const std::exception& error) {
-        failure.per_rank[static_cast<std::size_t>(rank)] = error.what();
-        throw;
-      }
+      attempt(rank, [&] { body(context); });
     });
-  } catch (const std::exception& error) {
-    failure.error = error.what();
-  }
-  return failure;
+  });
 }
 
 TensorView floats(std::vector<float>& x) { return {x.data(), DType::kF32, {static_cast<std::int64_t>(x.size())}}; }
 
 TEST(CommunicatorFailure, ADisagreementNamesBothRanksAndBothOperations) {
   std::vector<std::vector<float>> buffers(2, std::vector<float>(1024));
-  const Failure failure = run_failing(2, 30, [&](RankContext& c) {
+  const Failures failure = run_failing(2, 30, [&](RankContext& c) {
     const auto tp = c.world.split(all_ranks(c.world), "tp");
     const TensorView x = floats(buffers[static_cast<std::size_t>(c.world.rank())]);
     for (int i = 0; i < 16; ++i) tp->barrier();
@@ -76,7 +60,7 @@ TEST(CommunicatorFailure, CountDTypeReduceOpAndRootAreCompared) {
   };
   for (const Call& other : others) {
     std::vector<std::vector<float>> buffers(3, std::vector<float>(4000));
-    const Failure failure = run_failing(3, 30, [&](RankContext& c) {
+    const Failures failure = run_failing(3, 30, [&](RankContext& c) {
       const TensorView x = floats(buffers[static_cast<std::size_t>(c.world.rank())]);
       (c.world.rank() == 2 ? other : base).call(c, x);
     });
@@ -88,7 +72,7 @@ TEST(CommunicatorFailure, CountDTypeReduceOpAndRootAreCompared) {
 }
 
 TEST(CommunicatorFailure, ADisagreementIsReportedEvenIfOthersNeverCome) {
-  const Failure failure = run_failing(4, 30, [&](RankContext& c) {
+  const Failures failure = run_failing(4, 30, [&](RankContext& c) {
     std::vector<float> mine(8);
     if (c.world.rank() == 1) c.world.broadcast(c.compute, floats(mine), 1);
     if (c.world.rank() == 3) c.world.all_reduce(c.compute, floats(mine), ReduceOp::kSum);
@@ -102,7 +86,7 @@ TEST(CommunicatorFailure, MessagesMustAgreeInCountAndType) {
   for (const bool large : {false, true}) {
     const std::int64_t n = large ? 20000 : 4;
     std::vector<float> sent(static_cast<std::size_t>(n)), received(static_cast<std::size_t>(2 * n));
-    const Failure failure = run_failing(2, 30, [&](RankContext& c) {
+    const Failures failure = run_failing(2, 30, [&](RankContext& c) {
       if (c.world.rank() == 0) c.world.send(c.compute, floats(sent), 1);
       else c.world.recv(c.compute, floats(received), 0);
     });
@@ -113,7 +97,7 @@ TEST(CommunicatorFailure, MessagesMustAgreeInCountAndType) {
 }
 
 TEST(CommunicatorFailure, TheWatchdogNamesWhoIsMissing) {
-  const Failure failure = run_failing(4, 0.3, [&](RankContext& c) {
+  const Failures failure = run_failing(4, 0.3, [&](RankContext& c) {
     std::vector<float> x(8);
     c.world.barrier();
     const auto sub = c.world.split(backwards(c.world), "tp");  // group order 3, 2, 1, 0: messages speak of global ranks
@@ -126,17 +110,17 @@ TEST(CommunicatorFailure, TheWatchdogNamesWhoIsMissing) {
 
 TEST(CommunicatorFailure, TheWatchdogSeesQueueStreamsAndMessages) {
   std::vector<float> x(2000);
-  const Failure queue = run_failing(2, 0.3, [&](RankContext& c) {
+  const Failures queue = run_failing(2, 0.3, [&](RankContext& c) {
     if (c.world.rank() == 1) return;
     c.world.broadcast(*c.queues[0], floats(x), 0);
     c.queues[0]->synchronize();
   });
   expect_parts(queue.error, {"broadcast #1 over world: rank 1 has not arrived"});
-  const Failure send = run_failing(2, 0.3, [&](RankContext& c) {
+  const Failures send = run_failing(2, 0.3, [&](RankContext& c) {
     if (c.world.rank() == 1) c.world.send(c.compute, floats(x), 0);
   });
   expect_parts(send.error, {"send #1 to rank 0 over world: rank 0 has not received it"});
-  const Failure ring = run_failing(2, 0.3, [&](RankContext& c) {
+  const Failures ring = run_failing(2, 0.3, [&](RankContext& c) {
     if (c.world.rank() == 0) return;
     const GroupScope group(c.world);
     c.world.send(c.compute, floats(x), 0);
@@ -146,7 +130,7 @@ TEST(CommunicatorFailure, TheWatchdogSeesQueueStreamsAndMessages) {
 }
 
 TEST(CommunicatorFailure, AThrowingRankIsNamedToItsPeersAndRethrown) {
-  const Failure failure = run_failing(4, 30, [&](RankContext& c) {
+  const Failures failure = run_failing(4, 30, [&](RankContext& c) {
     std::vector<float> x(3000);
     c.world.all_reduce(c.compute, floats(x), ReduceOp::kSum);
     if (c.world.rank() == 2) throw DataError("corpus.bin: too short");
@@ -167,7 +151,7 @@ TEST(CommunicatorFailure, AnExceptionOfUnknownTypeEndsTheWorldToo) {
 }
 
 TEST(CommunicatorFailure, AbortReachesEveryGroup) {
-  const Failure failure = run_failing(4, 30, [&](RankContext& c) {
+  const Failures failure = run_failing(4, 30, [&](RankContext& c) {
     const auto pair = c.world.split(neighbours(c.world, 2), "pair");
     if (c.world.rank() == 0) pair->abort("stop requested");
     else pair->barrier();
@@ -179,7 +163,7 @@ TEST(CommunicatorFailure, AbortReachesEveryGroup) {
 
 TEST(CommunicatorFailure, LeavingWithOperationsPendingIsAFailure) {
   std::vector<float> x(3000), y(3000);
-  const Failure failure = run_failing(2, 30, [&](RankContext& c) {
+  const Failures failure = run_failing(2, 30, [&](RankContext& c) {
     if (c.world.rank() == 0) {
       c.world.all_reduce(*c.queues[0], floats(x), ReduceOp::kSum);
       return;
@@ -229,7 +213,7 @@ TEST(CommunicatorFailure, MisuseIsRefused) {
 TEST(CommunicatorFailure, ARankThatThrowsAtARandomPointEndsAll) {
   for (int seed = 0; seed < 40; ++seed) {
     const int ranks = 2 + seed % 4, thrower = seed * 7 % ranks, at = seed * 13 % 30;
-    const Failure failure = run_failing(ranks, 30, [&](RankContext& c) {
+    const Failures failure = run_failing(ranks, 30, [&](RankContext& c) {
       for (int i = 0; i < 30; ++i) {
         std::vector<float> x(i % 4 == 0 ? 6000 : 20),
             y(x.size() * static_cast<std::size_t>(ranks));  // freed while peers may be busy
@@ -248,12 +232,12 @@ TEST(CommunicatorFailure, ARankThatThrowsAtARandomPointEndsAll) {
 
 // Who asks for a group must be in it, and its members in the group that is split. Nobody waits for anybody.
 TEST(CommunicatorFailure, GroupsOfOthersAreRefused) {
-  const Failure without_me = run_failing(3, 30, [](RankContext& c) {
+  const Failures without_me = run_failing(3, 30, [](RankContext& c) {
     if (c.world.rank() == 1) (void)c.world.split(std::vector<int>{0, 2}, "others");
   });
   expect_parts(without_me.per_rank[1], {"rank 1 of world is not among the members of the group that it asks for"});
   for (const int stranger : {-1, 3}) {
-    const Failure with_stranger = run_failing(3, 30, [&](RankContext& c) {
+    const Failures with_stranger = run_failing(3, 30, [&](RankContext& c) {
       if (c.world.rank() == 1) (void)c.world.split(std::vector<int>{1, stranger}, "strangers");
     });
     expect_parts(with_stranger.per_rank[1], {fmt::format("rank {} of 3 ranks in world", stranger)});
@@ -266,7 +250,7 @@ TEST(CommunicatorFailure, MoreGroupsThanThereIsRoomFor) {
   for (const int ranks : {2, 5}) {
     const std::uint64_t room = SharedWorld::region_bytes(ranks), most = room / GroupBlock::bytes(ranks);
     std::atomic<std::uint64_t> splits{0};
-    const Failure failure = run_failing(ranks, 30, [&](RankContext& c) {
+    const Failures failure = run_failing(ranks, 30, [&](RankContext& c) {
       for (std::uint64_t i = 0; i < 2 * most; ++i) {
         const auto group = c.world.split(neighbours(c.world, c.world.size()), "again");
         if (c.world.rank() == 0) ++splits;

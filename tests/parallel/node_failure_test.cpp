@@ -14,31 +14,17 @@
 namespace trident::conformance {
 namespace {
 
-struct Failure {
-  std::string error;                  // of the whole
-  std::vector<std::string> per_rank;  // "" for a rank that ended normally
+struct NodeFailures : Failures {
   std::int64_t forgotten_receives = 0;
 };
 
-Failure run_failing(NodeLayout layout, double timeout, const std::function<void(NodeRank&)>& body) {
+NodeFailures run_failing(NodeLayout layout, double timeout, const std::function<void(NodeRank&)>& body) {
   layout.timeout_seconds = timeout;
   NodeCluster cluster(layout);
-  Failure failure;
-  failure.per_rank.resize(layout.nodes.size());
-  try {
-    run_on_nodes(cluster, [&](NodeRank& self) {
-      try {
-        body(self);
-      } catch (const std::exception& error) {
-        failure.per_rank[static_cast<std::size_t>(self.communicator->rank())] = error.what();
-        throw;
-      }
-    });
-  } catch (const std::exception& error) {
-    failure.error = error.what();
-  }
-  failure.forgotten_receives = cluster.network().forgotten_receives();
-  return failure;
+  const Failures failures = failures_of(layout.nodes.size(), [&](auto attempt) {
+    run_on_nodes(cluster, [&](NodeRank& self) { attempt(self.communicator->rank(), [&] { body(self); }); });
+  });
+  return {failures, cluster.network().forgotten_receives()};
 }
 
 TensorView floats(std::vector<float>& x) { return {x.data(), DType::kF32, {static_cast<std::int64_t>(x.size())}}; }
@@ -50,7 +36,7 @@ TEST(NodeFailure, ADisagreementNamesBothRanksAndBothOperations) {
   for (const std::vector<int>& nodes : kLayouts) {
     const int n = static_cast<int>(nodes.size()), last = n - 1;
     std::vector<std::vector<float>> buffers(nodes.size(), std::vector<float>(1200));
-    const Failure failure = run_failing({nodes}, 30, [&](NodeRank& self) {
+    const NodeFailures failure = run_failing({nodes}, 30, [&](NodeRank& self) {
       const auto dp = self.communicator->split(all_ranks(*self.communicator), "dp");
       const TensorView x = floats(buffers[static_cast<std::size_t>(dp->rank())]);
       for (int i = 0; i < 3; ++i) dp->barrier();
@@ -86,7 +72,7 @@ TEST(NodeFailure, CountDTypeReduceOpAndRootAreComparedBetweenNodes) {
   for (const std::vector<int>& nodes : {std::vector<int>{0, 1, 2}, std::vector<int>{0, 0, 1, 1}})
     for (const Call& other : others) {
       std::vector<std::vector<float>> buffers(nodes.size(), std::vector<float>(4000));
-      const Failure failure = run_failing({nodes}, 30, [&](NodeRank& self) {
+      const NodeFailures failure = run_failing({nodes}, 30, [&](NodeRank& self) {
         const auto rank = static_cast<std::size_t>(self.communicator->rank());
         (nodes[rank] == nodes.back() ? other : base).call(self, floats(buffers[rank]));
         self.communicator->barrier();  // a rank that took a broadcast from its own node learns of it here
@@ -100,7 +86,7 @@ TEST(NodeFailure, CountDTypeReduceOpAndRootAreComparedBetweenNodes) {
 TEST(NodeFailure, MessagesMustAgreeInCountAndType) {
   for (const std::vector<int>& nodes : {std::vector<int>{0, 1, 1}, std::vector<int>{0, 0, 1}}) {  // rank 1 is elsewhere, and beside
     std::vector<float> sent(4000), received(8000);
-    const Failure failure = run_failing({nodes}, 30, [&](NodeRank& self) {
+    const NodeFailures failure = run_failing({nodes}, 30, [&](NodeRank& self) {
       if (self.communicator->rank() == 0) self.communicator->send(self.compute, floats(sent), 1);
       if (self.communicator->rank() == 1) self.communicator->recv(self.compute, floats(received), 0);
     });
@@ -111,7 +97,7 @@ TEST(NodeFailure, MessagesMustAgreeInCountAndType) {
 
 // Without checks a disagreement meets the wire, which names the peer; its words reach the ranks of the node too.
 TEST(NodeFailure, AnErrorOfTheWireEndsTheNode) {
-  const Failure failure = run_failing({{0, 0, 1, 1}}, 30, [&](NodeRank& self) {
+  const NodeFailures failure = run_failing({{0, 0, 1, 1}}, 30, [&](NodeRank& self) {
     std::vector<float> x(self.communicator->rank() < 2 ? 64 : 32);
     self.communicator->set_checks(CollectiveChecks::kOff);
     const auto pairs = self.communicator->split(every_nth(*self.communicator, 2), "dp");
@@ -123,7 +109,7 @@ TEST(NodeFailure, AnErrorOfTheWireEndsTheNode) {
 }
 
 TEST(NodeFailure, TheWatchdogNamesWhoIsMissing) {
-  const Failure apart = run_failing({equal_nodes(4, 1)}, 0.3, [&](NodeRank& self) {
+  const NodeFailures apart = run_failing({equal_nodes(4, 1)}, 0.3, [&](NodeRank& self) {
     std::vector<float> x(8);
     const auto dp = self.communicator->split(backwards(*self.communicator), "dp");  // group order 3, 2, 1, 0
     if (self.communicator->rank() == 1 || self.communicator->rank() == 2) return;
@@ -132,7 +118,7 @@ TEST(NodeFailure, TheWatchdogNamesWhoIsMissing) {
   EXPECT_TRUE(contains(apart.error, "s in all_reduce #1 over dp: ranks 2, 1 have not arrived")) << apart.error;
 
   // Whoever gives up first says what it awaits, and for whom.
-  const Failure nodes = run_failing({{0, 0, 1, 1}}, 0.3, [&](NodeRank& self) {
+  const NodeFailures nodes = run_failing({{0, 0, 1, 1}}, 0.3, [&](NodeRank& self) {
     if (self.communicator->rank() == 3) return;
     std::vector<float> x(8);
     self.communicator->all_reduce(self.compute, floats(x), ReduceOp::kSum);
@@ -148,13 +134,13 @@ TEST(NodeFailure, TheWatchdogNamesWhoIsMissing) {
 
 TEST(NodeFailure, TheWatchdogSeesQueueStreamsAndMessages) {
   std::vector<float> x(20000), y(20000);
-  const Failure queue = run_failing({{0, 1}}, 0.3, [&](NodeRank& self) {
+  const NodeFailures queue = run_failing({{0, 1}}, 0.3, [&](NodeRank& self) {
     if (self.communicator->rank() == 1) return;
     self.communicator->broadcast(*self.context().queues[0], floats(x), 0);
     self.communicator->barrier();
   });
   EXPECT_TRUE(contains(queue.error, "barrier #2 over world: an earlier operation of world is not complete")) << queue.error;
-  const Failure ring = run_failing({{0, 1}}, 0.3, [&](NodeRank& self) {
+  const NodeFailures ring = run_failing({{0, 1}}, 0.3, [&](NodeRank& self) {
     if (self.communicator->rank() == 0) return;
     const GroupScope group(*self.communicator);
     self.communicator->send(self.compute, floats(x), 0);
@@ -196,7 +182,7 @@ TEST(NodeFailure, TheWatchdogTellsSilentFromDeafRanks) {
 
 TEST(NodeFailure, AThrowingRankIsNamedOnEveryNode) {
   for (const std::vector<int>& nodes : kLayouts) {
-    const Failure failure = run_failing({nodes}, 30, [&](NodeRank& self) {
+    const NodeFailures failure = run_failing({nodes}, 30, [&](NodeRank& self) {
       std::vector<float> x(3000);
       self.communicator->all_reduce(self.compute, floats(x), ReduceOp::kSum);
       if (self.communicator->rank() == 1) throw DataError("corpus.bin: too short");
@@ -210,7 +196,7 @@ TEST(NodeFailure, AThrowingRankIsNamedOnEveryNode) {
 
 TEST(NodeFailure, AbortReachesEveryGroup) {
   for (const std::vector<int>& nodes : kLayouts) {
-    const Failure failure = run_failing({nodes}, 30, [&](NodeRank& self) {
+    const NodeFailures failure = run_failing({nodes}, 30, [&](NodeRank& self) {
       const auto all = self.communicator->split(all_ranks(*self.communicator), "all");
       if (self.communicator->rank() == 0) all->abort("stop requested");
       else all->barrier();
@@ -223,7 +209,7 @@ TEST(NodeFailure, AbortReachesEveryGroup) {
 TEST(NodeFailure, LeavingWithOperationsPendingIsAFailure) {
   std::vector<float> x(3000), y(3000);
   for (const std::vector<int>& nodes : kLayouts) {
-    const Failure failure = run_failing({nodes}, 30, [&](NodeRank& self) {
+    const NodeFailures failure = run_failing({nodes}, 30, [&](NodeRank& self) {
       const int last = self.communicator->size() - 1;
       if (self.communicator->rank() == 0) self.communicator->all_reduce(self.queue0, floats(x), ReduceOp::kSum);
       if (self.communicator->rank() == last) self.communicator->recv(self.compute, floats(y), 0);
@@ -261,7 +247,7 @@ TEST(NodeFailure, ARankThatThrowsAtARandomPointEndsAll) {
   for (int seed = 0; seed < 24; ++seed) {
     const std::vector<int>& nodes = kLayouts[static_cast<std::size_t>(seed % 3)];
     const int ranks = static_cast<int>(nodes.size()), thrower = seed * 7 % ranks, at = seed * 13 % 20;
-    const Failure failure = run_failing({nodes}, 30, [&](NodeRank& self) {
+    const NodeFailures failure = run_failing({nodes}, 30, [&](NodeRank& self) {
       for (int i = 0; i < 20; ++i) {
         std::vector<float> x(i % 4 == 0 ? 6000 : 20),
             y(x.size() * static_cast<std::size_t>(ranks));  // freed while peers may be busy

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <exception>
 #include <functional>
 #include <string>
 #include <utility>
@@ -25,6 +26,30 @@ struct RankContext {
   std::array<Stream*, 2> queues;     // operations complete later
   std::array<Stream*, 3> streams() const { return {&compute, queues[0], queues[1]}; }
 };
+
+// Errors of ranks that are expected to fail: the error of the whole, and that of each rank, "" where there was none.
+struct Failures {
+  std::string error;
+  std::vector<std::string> per_rank;
+};
+// `run_ranks` runs the ranks; every one of them calls what it is given with its number and what may fail.
+template <class RunRanks> Failures failures_of(std::size_t ranks, RunRanks run_ranks) {
+  Failures failures;
+  failures.per_rank.resize(ranks);
+  try {
+    run_ranks([&](int rank, auto what) {
+      try {
+        what();
+      } catch (const std::exception& error) {
+        failures.per_rank[static_cast<std::size_t>(rank)] = error.what();
+        throw;
+      }
+    });
+  } catch (const std::exception& error) {
+    failures.error = error.what();
+  }
+  return failures;
+}
 
 // A part of a group for split(): the ranks of which `color` says what it says of this one, in order, or the other way round.
 enum class Order : std::uint8_t { kForward, kBackward };

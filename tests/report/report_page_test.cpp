@@ -14,6 +14,7 @@
 #include "report/plot.h"
 #include "report/svg_plot.h"
 #include "tests/support/error_text.h"
+#include "tests/support/text_counts.h"
 
 namespace trident {
 namespace {
@@ -22,12 +23,6 @@ const std::string kHostile = "</script><img src=x onerror=\"alert('1')\">&amp;\n
 const std::string kHostileInText =
     "&lt;/script&gt;&lt;img src=x onerror=&quot;alert(&#39;1&#39;)&quot;&gt;&amp;amp; &lt;!-- \xEF\xBF\xBD";
 const std::string kHostileOnOneLine = "</script><img src=x onerror=\"alert('1')\">&amp; <!-- \xEF\xBF\xBD";
-
-std::size_t count(std::string_view text, std::string_view what) {
-  std::size_t n = 0;
-  for (std::size_t at = text.find(what); at != text.npos; at = text.find(what, at + what.size())) ++n;
-  return n;
-}
 
 JsonValue parsed(const std::string& text) {
   return parse_json(text, "a test", {.max_bytes = 1 << 24, .blame = ExitCode::kInternal});
@@ -67,9 +62,9 @@ ReportPage page_of(const std::string& name) {
 TEST(ReportPage, ForeignTextStaysText) {
   const std::string harmless = to_html(page_of("run 1")), hostile = to_html(page_of(kHostile));
   for (const char* tag : {"</script", "<script", "<img", "<!--", "<section", "<td", "<li", "onerror=\""})
-    EXPECT_EQ(count(hostile, tag), count(harmless, tag)) << tag;
-  EXPECT_EQ(count(without_scripts(hostile), kHostileInText), count(without_scripts(harmless), "run 1"));
-  EXPECT_GE(count(without_scripts(harmless), "run 1"), 20u);
+    EXPECT_EQ(occurrences(hostile, tag), occurrences(harmless, tag)) << tag;
+  EXPECT_EQ(occurrences(without_scripts(hostile), kHostileInText), occurrences(without_scripts(harmless), "run 1"));
+  EXPECT_GE(occurrences(without_scripts(harmless), "run 1"), 20u);
   EXPECT_EQ(data_of(hostile, "chart").find("lines")->items().at(0).find("name")->as_string(), kHostileOnOneLine);
   EXPECT_EQ(data_of(hostile, "timeline").find("what")->items().at(0).as_string(), kHostileOnOneLine);
   EXPECT_EQ(data_of(hostile, "timeline").find("rows")->items().at(0).find("name")->as_string(), kHostileOnOneLine);
@@ -103,8 +98,8 @@ TEST(ReportPage, BarsAreSharesOfTheLongest) {
   const std::string html = to_html({"t", "", {{"s", {bars_of("x")}}}});
   EXPECT_NE(html.find("width:20.000%;background:var(--c0)\" title=\"x: 1 x\""), html.npos) << "of the limit, 5";
   expect_parts(html, {"width:60.000%;background:var(--c7)\" title=\"b: 3 x\"", "width:40.000%"});
-  EXPECT_EQ(count(html, "<b "), 3u) << "none for a part that is not there";
-  EXPECT_EQ(count(html, "<u style=\"left:100.000%\">"), 2u);
+  EXPECT_EQ(occurrences(html, "<b "), 3u) << "none for a part that is not there";
+  EXPECT_EQ(occurrences(html, "<u style=\"left:100.000%\">"), 2u);
   expect_parts(html, {"<span class=\"n\">4 x</span>"});
   StackedBars bars = bars_of("x");
   bars.bars[0].all = 4.2;
@@ -168,32 +163,6 @@ TEST(Table, CsvHasANameForEachMemberOfAnyRow) {
 // Plots as documents, and the round numbers along their axes.
 
 using Numbers = std::vector<double>;
-
-// Every start tag has its end tag in the right order, no stray '<' or '&'.
-std::string first_fault(std::string_view xml) {
-  std::vector<std::string> open;
-  for (std::size_t at = xml.find('<'); at != xml.npos; at = xml.find('<', at + 1)) {
-    const std::size_t end = xml.find('>', at);
-    if (end == xml.npos || xml.substr(at + 1, end - at - 1).find('<') != xml.npos) return fmt::format("tag at {} has no end", at);
-    const std::string_view tag = xml.substr(at + 1, end - at - 1);
-    const std::string name(tag.substr(0, tag.find_first_of(" /", 1)));
-    if (tag.starts_with('/')) {
-      if (open.empty() || "/" + open.back() != name) return fmt::format("</{}> closes nothing", name);
-      open.pop_back();
-    } else if (!tag.ends_with('/')) {
-      open.push_back(name);
-    }
-  }
-  for (std::size_t at = xml.find('&'); at != xml.npos; at = xml.find('&', at + 1))
-    if (xml.find(';', at) > at + 6) return fmt::format("a stray ampersand at {}", at);
-  return open.empty() ? "" : "<" + open.back() + "> is not closed";
-}
-
-std::size_t occurrences(std::string_view text, std::string_view what) {
-  std::size_t n = 0;
-  for (std::size_t at = text.find(what); at != text.npos; at = text.find(what, at + what.size())) ++n;
-  return n;
-}
 
 void expect_range(const NumberRange& range, double low, double high) {
   EXPECT_DOUBLE_EQ(range.low, low);

@@ -35,25 +35,30 @@ struct FamilyGolden {
   }
 };
 
+// Whole tensors of a Hugging Face file, which has all of the model's and no other; matrices [out, in].
+inline std::map<std::string, std::vector<float>> out_by_in(const ModelConfig& model, const test::TensorMap& stored) {
+  std::map<std::string, std::vector<float>> whole;
+  for (const HfTensor& tensor : hf_tensors(model)) {
+    const test::NamedTensor& in_file = stored.at(tensor.name);
+    TRIDENT_CHECK(in_file.shape == tensor.shape, "{} has another shape in the file", tensor.name);
+    const std::vector<float> values = in_file.values<float>();
+    std::vector<float>& out = whole[tensor.name] = values;
+    if (!tensor.transposed) continue;
+    const auto inputs = static_cast<std::size_t>(tensor.shape[0]), outputs = static_cast<std::size_t>(tensor.shape[1]);
+    for (std::size_t i = 0; i < inputs; ++i)
+      for (std::size_t o = 0; o < outputs; ++o) out[o * inputs + i] = values[i * outputs + o];
+  }
+  TRIDENT_CHECK(whole.size() == stored.size(), "{} tensors in the file, {} in the list", stored.size(), whole.size());
+  return whole;
+}
+
 // `goldens`: the folder of all of them.
 inline FamilyGolden read_family_golden(const std::string& goldens, const std::string& name) {
   FamilyGolden golden;
   golden.folder = goldens + "/" + name + "/";
   golden.model_json = read_file(golden.folder + "config.json");
   golden.model = model_config_from_hf_json(golden.model_json, golden.folder + "config.json");
-  const test::TensorMap stored = test::read_safetensors(golden.folder + "model.safetensors");
-  for (const HfTensor& tensor : hf_tensors(golden.model)) {
-    const test::NamedTensor& in_file = stored.at(tensor.name);
-    TRIDENT_CHECK(in_file.shape == tensor.shape, "{} has another shape in the file", tensor.name);
-    const std::vector<float> values = in_file.values<float>();
-    std::vector<float>& out = golden.weights[tensor.name] = values;
-    if (!tensor.transposed) continue;
-    const auto inputs = static_cast<std::size_t>(tensor.shape[0]), outputs = static_cast<std::size_t>(tensor.shape[1]);
-    for (std::size_t i = 0; i < inputs; ++i)
-      for (std::size_t o = 0; o < outputs; ++o) out[o * inputs + i] = values[i * outputs + o];
-  }
-  TRIDENT_CHECK(golden.weights.size() == stored.size(), "{} tensors in the file, {} in the list", stored.size(),
-                golden.weights.size());
+  golden.weights = out_by_in(golden.model, test::read_safetensors(golden.folder + "model.safetensors"));
   const test::TensorMap oracle = test::read_safetensors(golden.folder + "oracle.safetensors");
   golden.stream = oracle.at("stream").values<std::int32_t>();
   golden.logits = oracle.at("logits").values<float>();

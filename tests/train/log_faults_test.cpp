@@ -21,6 +21,7 @@
 #include "tests/support/error_text.h"
 #include "tests/support/file_faults.h"
 #include "tests/support/no_gpus.h"
+#include "tests/support/text_counts.h"
 #include "tests/support/train_hooks.h"
 #include "tests/train/event_file.h"
 #include "train/launch/run_training.h"
@@ -134,16 +135,10 @@ class LogFaults : public ::testing::Test {
   std::optional<FileFault> no_disk_;
 };
 
-std::size_t count(const std::string& text, const std::string& part) {
-  std::size_t found = 0;
-  for (std::size_t at = text.find(part); at != text.npos; at = text.find(part, at + 1)) ++found;
-  return found;
-}
-
 TEST_F(LogFaults, AFullDiskCostsLinesAndNotTheRun) {
   train("whole", {});
   const std::string said = train("full", {}, no_disk_between("step 3/", "step 6/"));
-  EXPECT_EQ(count(said, "No space left on device; free some space"), 1u) << said;
+  EXPECT_EQ(occurrences(said, "No space left on device; free some space"), 1u) << said;
   EXPECT_TRUE(contains(said, "missing: 5 of TensorBoard's events, 1 of eval.jsonl, 3 of metrics.jsonl, ") &&
               contains(said, " of run.log, 1 of samples.jsonl, 3 of timing.jsonl;"))
       << said;
@@ -263,7 +258,8 @@ TEST_F(LogFaults, TheLastLinesNameWhatIsThere) {
   std::string again = train("run", {"run.steps=8", "log.report=true"});
   EXPECT_TRUE(contains(again, "(run.log, metrics.jsonl)")) << again;
   EXPECT_TRUE(contains(again, "no report.html: ")) << again;
-  EXPECT_EQ(count(again, "; validation loss "), 1u) << "of the last step, though this start made none before its first: " << again;
+  EXPECT_EQ(occurrences(again, "; validation loss "), 1u)
+      << "of the last step, though this start made none before its first: " << again;
   std::filesystem::remove(folder_ / "run/report.html");
   again = train("run", {"run.steps=9", "log.report=true"});
   EXPECT_TRUE(contains(again, "(run.log, metrics.jsonl, report.html)")) << "though comparison.json cannot be written: " << again;
@@ -326,7 +322,7 @@ TEST_F(LogFaults, ADamagedLineCostsThatLine) {
     }
     const std::string said = train("run", {});
     for (const auto& [log, steps] : expected) EXPECT_EQ(steps_of(log), steps) << log << '\n' << said;
-    EXPECT_EQ(count(said, ": 1 line cannot be read, and is taken out"), damage.is_said ? 4u : 0u) << said;
+    EXPECT_EQ(occurrences(said, ": 1 line cannot be read, and is taken out"), damage.is_said ? 4u : 0u) << said;
   }
 }
 

@@ -9,6 +9,7 @@
 #include "core/file_io.h"
 #include "core/json_reader.h"
 #include "tests/support/error_text.h"
+#include "tests/support/text_counts.h"
 #include "train/config/option_values.h"
 #include "train/plan/machine.h"
 
@@ -25,12 +26,6 @@ RunPlan plan_of(const std::vector<std::string>& settings = {}, const std::string
   return make_run_plan(config, resolve_model(config), 0, kAnyMachine);
 }
 
-std::size_t count(std::string_view text, std::string_view what) {
-  std::size_t n = 0;
-  for (std::size_t at = text.find(what); at != text.npos; at = text.find(what, at + what.size())) ++n;
-  return n;
-}
-
 template <class Predicate>
 std::size_t instructions(const RunPlan& plan, Predicate counts) {
   std::size_t n = 0;
@@ -38,26 +33,6 @@ std::size_t instructions(const RunPlan& plan, Predicate counts) {
     for (const Instruction& i : program.instructions) n += counts(i) ? 1 : 0;
   }
   return n;
-}
-
-// Every start tag has its end tag in the right order, no stray '<' or '&': enough for what we write.
-std::string first_fault(std::string_view xml) {
-  std::vector<std::string> open;
-  for (std::size_t at = xml.find('<'); at != xml.npos; at = xml.find('<', at + 1)) {
-    const std::size_t end = xml.find('>', at);
-    if (end == xml.npos || xml.substr(at + 1, end - at - 1).find('<') != xml.npos) return fmt::format("tag at {} has no end", at);
-    const std::string_view tag = xml.substr(at + 1, end - at - 1);
-    const std::string name(tag.substr(0, tag.find_first_of(" /", 1)));
-    if (count(tag, "\"") % 2 != 0) return fmt::format("quotes of <{}>", tag);
-    if (tag.starts_with('/')) {
-      if (open.empty() || "/" + open.back() != name) return fmt::format("</{}> closes nothing", name);
-      open.pop_back();
-    } else if (!tag.ends_with('/')) {
-      open.push_back(name);
-    }
-  }
-  if (xml.find('&') != xml.npos) return "an ampersand";
-  return open.empty() ? "" : "<" + open.back() + "> is not closed";
 }
 
 TEST(TimelineSvg, CommittedPictureIsWhatTheGeneratorDraws) {
@@ -102,8 +77,8 @@ TEST(TimelineSvg, ChunksHaveShadesNumbersAndALegend) {
     EXPECT_EQ(first_fault(svg), "");
     const auto units_of_last =
         instructions(plan, [&](const Instruction& i) { return i.is_compute() && i.virtual_stage / 4 == chunks - 1; });
-    EXPECT_EQ(count(svg, "fill-opacity=\"0.40\""), units_of_last + 2);  // and twice in the legend
-    EXPECT_EQ(count(svg, fmt::format(", chunk {}</title>", chunks - 1)), units_of_last);
+    EXPECT_EQ(occurrences(svg, "fill-opacity=\"0.40\""), units_of_last + 2);  // and twice in the legend
+    EXPECT_EQ(occurrences(svg, fmt::format(", chunk {}</title>", chunks - 1)), units_of_last);
     expect_parts(svg, {fmt::format("A rank holds {} chunks", chunks), "c0: embed, "});
   }
   const std::string many = timeline_svg(plan_of({"parallel.virtual_stages=8", "model.num_hidden_layers=32"}, file));
@@ -147,15 +122,15 @@ TEST(TimelineSvg, OneBarPerInstruction) {
     const std::string svg = timeline_svg(plan);
     SCOPED_TRACE(settings.empty() ? "demo" : settings.front());
     EXPECT_EQ(first_fault(svg), "");
-    EXPECT_EQ(count(svg, "class=\"bar f "),
+    EXPECT_EQ(occurrences(svg, "class=\"bar f "),
               instructions(plan, [](const Instruction& i) { return i.is_compute() && i.is_forward(); }));
-    EXPECT_EQ(count(svg, "class=\"bar b "),
+    EXPECT_EQ(occurrences(svg, "class=\"bar b "),
               instructions(plan, [](const Instruction& i) { return i.is_compute() && !i.is_forward(); }));
-    EXPECT_EQ(count(svg, "class=\"comm reduce\""),
+    EXPECT_EQ(occurrences(svg, "class=\"comm reduce\""),
               instructions(plan, [](const Instruction& i) { return i.kind == InstructionKind::kReduceGradients; }));
-    EXPECT_EQ(count(svg, "class=\"comm gather\""),
+    EXPECT_EQ(occurrences(svg, "class=\"comm gather\""),
               instructions(plan, [](const Instruction& i) { return i.kind == InstructionKind::kGather; }));
-    EXPECT_EQ(count(svg, "class=\"message\""), instructions(plan, [](const Instruction& i) { return i.is_send(); }));
+    EXPECT_EQ(occurrences(svg, "class=\"message\""), instructions(plan, [](const Instruction& i) { return i.is_send(); }));
     EXPECT_EQ(svg.find("nan"), std::string::npos);
   }
 }
@@ -163,12 +138,13 @@ TEST(TimelineSvg, OneBarPerInstruction) {
 TEST(TimelineSvg, NamesEveryRankOfTheDemo) {
   const RunPlan plan = plan_of();
   const std::string svg = timeline_svg(plan);
-  for (int rank = 0; rank < plan.world_size(); ++rank) EXPECT_EQ(count(svg, fmt::format("class=\"rank\">{}<", rank)), 1u) << rank;
+  for (int rank = 0; rank < plan.world_size(); ++rank)
+    EXPECT_EQ(occurrences(svg, fmt::format("class=\"rank\">{}<", rank)), 1u) << rank;
 }
 
 TEST(TimelineSvg, ManyRanksAreNamedAsARange) {
   const std::string svg = timeline_svg(plan_of({"parallel.data=8", "batch.global=32"}));
-  EXPECT_EQ(count(svg, "class=\"rank\""), 0u);
+  EXPECT_EQ(occurrences(svg, "class=\"rank\""), 0u);
   expect_parts(svg, {"ranks 0 to 31"});
 }
 

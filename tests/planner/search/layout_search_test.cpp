@@ -14,6 +14,7 @@
 #include "planner/search/layout_costs.h"
 #include "planner/search/search_run.h"
 #include "planner/search/search_text.h"
+#include "tests/support/error_text.h"
 #include "tests/train/large_machine.h"
 
 namespace trident {
@@ -41,12 +42,7 @@ double cpu_seconds() {
 }
 
 std::string message_of(const SearchRequest& request) {
-  try {
-    search_layouts(request);
-  } catch (const ConfigError& error) {
-    return error.what();
-  }
-  return "";
+  return error_of<ConfigError>([&] { search_layouts(request); });
 }
 
 // 7.6B parameters on 16 GPUs of 80 GB: some layouts fit, some do not.
