@@ -147,9 +147,8 @@ RenderedChat render_messages_file(const ChatSource& source, const std::string& m
       throw DataError(fmt::format("{}: tools that are no list; write a JSON array of objects", tools_path));
   }
   const ChatTemplate& chat = source.for_tools(conversation.tools);
-  const JsonValue messages = messages_for(chat, conversation.messages, messages_path);
   try {
-    return chat.render(messages, conversation.tools, prompt, source.variables);
+    return chat.render(conversation.messages, conversation.tools, prompt, source.variables);
   } catch (DataError& error) {
     error.add_context(fmt::format(" [{}]", messages_path));
     throw;

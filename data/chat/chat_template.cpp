@@ -83,7 +83,6 @@ RenderedChat ChatTemplate::render(const JsonValue& messages, const JsonValue& to
 }
 
 bool ChatTemplate::has_generation() const { return program_->has_generation; }
-bool ChatTemplate::reads_parts() const { return program_->reads_parts; }
 bool ChatTemplate::reads_tools() const { return program_->symbol("tools") >= 0; }
 const std::string& ChatTemplate::name() const { return program_->name; }
 

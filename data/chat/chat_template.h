@@ -60,7 +60,6 @@ class ChatTemplate {
                       const ChatVariables& variables) const;
 
   bool has_generation() const;  // whether {% generation %} stands in it
-  bool reads_parts() const;     // whether it goes through the parts of a message's content, which may be a list then
   bool reads_tools() const;
   const std::string& name() const;
 

@@ -158,25 +158,6 @@ Conversation read_conversation(const JsonValue& row, std::string_view source) {
   return out;
 }
 
-JsonValue messages_for(const ChatTemplate& chat, const JsonValue& messages, std::string_view where) {
-  if (messages.is_null() || chat.reads_parts()) return messages;
-  JsonValue::Array out = messages.items();
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    const JsonValue* const content = out[i].find("content");
-    if (content == nullptr || !content->is_array()) continue;
-    std::string joined;
-    for (const JsonValue& part : content->items()) {
-      const JsonValue *const type = part.find("type"), *const text = part.find("text");
-      if (type == nullptr || *type != JsonValue("text") || text == nullptr || !text->is_string())
-        throw DataError(fmt::format("{}: messages[{}].content has a part that is no text, and {} takes text alone; leave it out",
-                                    where, i, chat.name()));
-      joined += (joined.empty() ? "" : "\n") + text->as_string();
-    }
-    out[i].set("content", joined);
-  }
-  return out;
-}
-
 namespace {
 
 class Counter {
@@ -184,7 +165,6 @@ class Counter {
   Counter(const ChatTemplate& chat, const Conversation& conversation, const ChatVariables& variables, std::string_view where)
       : chat_(chat),
         conversation_(conversation),
-        messages_(messages_for(chat, conversation.messages, where)),
         variables_(variables),
         where_(where) {}
 
@@ -204,7 +184,7 @@ class Counter {
   }
 
  private:
-  const JsonValue::Array& messages() const { return messages_.items(); }
+  const JsonValue::Array& messages() const { return conversation_.messages.items(); }
   [[noreturn]] void refuse(const std::string& what) const { throw DataError(fmt::format("{}: {}", where_, what)); }
 
   RenderedChat render(std::size_t count, GenerationPrompt prompt) const {
@@ -265,7 +245,6 @@ class Counter {
 
   const ChatTemplate& chat_;
   const Conversation& conversation_;
-  const JsonValue messages_;
   const ChatVariables& variables_;
   std::string_view where_;
 };

@@ -28,10 +28,6 @@ JsonValue chat_message(std::string_view role, std::string_view content);
 // its JSON. Other keys are passed over. `source` names the file. Throws DataError "SOURCE:LINE:COLUMN: messages[2].role is ...".
 Conversation read_conversation(const JsonValue& row, std::string_view source);
 
-// The messages as the template takes them: a list of {"type": "text"} parts is joined by line ends where it does not go through
-// parts. Throws DataError "WHERE: messages[0].content ..." for other parts then.
-JsonValue messages_for(const ChatTemplate& chat, const JsonValue& messages, std::string_view where);
-
 // assistant: what the template writes behind an assistant's header, of every assistant message; last: of the last one alone;
 // completion: what follows the prompt; all: everything.
 enum class LossKind : std::uint8_t { kAssistant, kCompletion, kAll, kLast };

@@ -123,21 +123,12 @@ class Parser : private TokenReader {
     return out;
   }
 
-  // A message's content is "content", message.content or message['content'], also sliced or filtered.
-  static bool is_content(const Node& node) {
-    if (node.kind == NodeKind::kFilter || node.kind == NodeKind::kSlice)
-      return node.kids[0] != nullptr && is_content(*node.kids[0]);
-    if (node.kind == NodeKind::kItem) return node.kids[1]->constant.is_text() && node.kids[1]->constant.text().bytes == "content";
-    return (node.kind == NodeKind::kName || node.kind == NodeKind::kAttribute) && node.name == "content";
-  }
-
   NodePtr for_statement(Position at) {
     NodePtr out = node(NodeKind::kFor, at);
     out->symbol = symbol("loop");
     add(out, target(false));
     expect("in");
     add(out, tuple(false, {"recursive"}));
-    if (is_content(*out->kids.back())) program_->reads_parts = true;
     add(out, take("if") ? expression() : nullptr);
     if (is("recursive")) refuse("a recursive loop");
     ++loops_;

@@ -69,7 +69,7 @@ struct Program {
   std::string name;                  // for messages
   std::vector<std::string> symbols;  // names by their numbers
   Body body;
-  bool has_generation = false, reads_parts = false;
+  bool has_generation = false;
   int symbol(std::string_view name) const;  // -1: the template does not have it
 };
 

@@ -1,8 +1,8 @@
 #include "data/tokenizer/added_tokens.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include "core/utf8.h"
@@ -22,27 +22,21 @@ bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) {
 
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
   std::erase_if(tokens_, [](const AddedToken& token) { return token.content.empty(); });
-  std::size_t bytes = 0;
-  for (const AddedToken& token : tokens_) bytes += token.content.size();
-  edges_.resize(std::bit_ceil(2 * bytes + 2));
   std::vector<std::pair<std::int32_t, unsigned char>> parents(1);
   for (std::size_t t = 0; t < tokens_.size(); ++t) {
     const std::string& content = tokens_[t].content;
     std::int32_t state = 0;
     for (auto c = content.rbegin(); c != content.rend(); ++c) {
       const auto byte = static_cast<unsigned char>(*c);
-      Edge& edge = edges_[slot_of(state, byte)];
-      if (edge.key == 0) {
-        edge = {key_of(state, byte), static_cast<std::int32_t>(states_.size())};
-        states_.emplace_back();
-        parents.emplace_back(state, byte);
-      }
-      state = edge.to;
+      const auto [edge, is_new] = edges_.try_emplace(key_of(state, byte), static_cast<std::int32_t>(states_.size()));
+      if (is_new) states_.emplace_back(), parents.emplace_back(state, byte);
+      state = edge->second;
     }
     ends_[static_cast<unsigned char>(content.back())] = true;
     if (states_[static_cast<std::size_t>(state)].longest < 0)
       states_[static_cast<std::size_t>(state)].longest = static_cast<std::int32_t>(t);
   }
+  if (std::ranges::count(ends_, true) == 1) only_end_ = static_cast<unsigned char>(std::ranges::find(ends_, true) - ends_.begin());
   // A fallback is shorter than its state, so that states are settled by their lengths.
   std::vector<std::int32_t> lengths(states_.size()), order;
   for (std::size_t s = 1; s < states_.size(); ++s) {
@@ -63,19 +57,20 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tok
   }
 }
 
-std::size_t AddedTokens::slot_of(std::int32_t state, unsigned char byte) const {
-  const std::uint64_t key = key_of(state, byte);
-  std::size_t slot = static_cast<std::size_t>(key * 0x9E3779B97F4A7C15u >> 32) & (edges_.size() - 1);
-  while (edges_[slot].key != 0 && edges_[slot].key != key) slot = (slot + 1) & (edges_.size() - 1);
-  return slot;
+std::int32_t AddedTokens::step(std::int32_t state, unsigned char byte) const {
+  const auto edge = edges_.find(key_of(state, byte));
+  return edge == edges_.end() ? 0 : edge->second;
 }
-
-std::int32_t AddedTokens::step(std::int32_t state, unsigned char byte) const { return edges_[slot_of(state, byte)].to; }
 
 std::vector<AddedTokens::Found> AddedTokens::find_all(std::string_view text) const {
   std::vector<Found> found;
   std::int32_t state = 0;
   for (std::size_t at = text.size(); at-- > 0;) {
+    if (state == 0 && only_end_) {
+      const void* const last = memrchr(text.data(), *only_end_, at + 1);
+      if (last == nullptr) break;
+      at = static_cast<std::size_t>(static_cast<const char*>(last) - text.data());
+    }
     const auto byte = static_cast<unsigned char>(text[at]);
     if (state == 0 && !ends_[byte]) continue;
     std::int32_t to = step(state, byte);

@@ -3,8 +3,10 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "core/function_ref.h"
@@ -50,21 +52,17 @@ class AddedTokens {
     std::size_t at;
     std::int32_t token;
   };
-  struct Edge {
-    std::uint64_t key = 0;  // state and byte, plus one
-    std::int32_t to = 0;
-  };
   static std::uint64_t key_of(std::int32_t state, unsigned char byte) {
-    return (static_cast<std::uint64_t>(state) << 8 | byte) + 1;
+    return static_cast<std::uint64_t>(state) << 8 | byte;
   }
-  std::size_t slot_of(std::int32_t state, unsigned char byte) const;  // of the edge, or where it would stand
   std::int32_t step(std::int32_t state, unsigned char byte) const;  // 0 where there is no edge
   std::vector<Found> find_all(std::string_view text) const;         // from the end of the text
 
   std::vector<AddedToken> tokens_;
   std::vector<State> states_ = std::vector<State>(1);
-  std::vector<Edge> edges_;          // by hash, at most half full
+  std::unordered_map<std::uint64_t, std::int32_t> edges_;  // by state and byte
   std::array<bool, 256> ends_{};     // by byte: whether a token ends with it
+  std::optional<unsigned char> only_end_;  // with which all of them end
 };
 
 }  // namespace trident

@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
-#include <new>
 #include <utility>
 
 #include "core/utf8.h"
@@ -13,8 +12,6 @@
 
 namespace trident {
 namespace {
-
-constexpr std::size_t kNumSlots = std::size_t{1} << 15;  // 2 MiB, fits a second-level cache
 
 // All ways to make a token of two others.
 std::vector<std::pair<std::uint64_t, MergeRule>> merges_of_ranks(const TokenTexts& tokens) {
@@ -91,58 +88,49 @@ void BpeModel::set_bytes(const TokenTexts& spelled) {
   }
 }
 
-BpeModel::Worker::Worker(const BpeModel& model)
-    // From the system, zeros take neither time nor memory until they are written: a short text fills few slots.
-    : model_(model), slots_(static_cast<Slot*>(std::calloc(kNumSlots, sizeof(Slot)))) {
-  if (slots_ == nullptr) throw std::bad_alloc();
-}
-
-// Reads no byte beside the piece, and copies none by its number: pieces of up to 3, 7, 16 and 32 bytes are two or four overlapping
-// words.
-std::array<std::uint64_t, 4> BpeModel::Worker::key_of(std::string_view piece) {
-  const char* const first = piece.data();
-  const std::size_t size = piece.size();
-  const auto word = [](const char* at, auto value) {
-    std::memcpy(&value, at, sizeof value);
-    return std::uint64_t{value};
-  };
-  if (size >= 8) {
-    const std::uint64_t begin = word(first, std::uint64_t{}), end = word(first + size - 8, std::uint64_t{});
-    if (size <= 16) return {begin, end, 0, 0};
-    return {begin, end, word(first + 8, std::uint64_t{}), word(first + size - 16, std::uint64_t{})};
-  }
-  if (size >= 4) return {word(first, std::uint32_t{}), word(first + size - 4, std::uint32_t{}), 0, 0};
-  return {word(first, std::uint8_t{}) | word(first + size / 2, std::uint8_t{}) << 8 | word(first + size - 1, std::uint8_t{}) << 16,
-          0, 0, 0};
-}
-
-std::int64_t BpeModel::Worker::encode(std::string_view piece, std::vector<std::int32_t>* ids) {
-  const bool is_short = piece.size() <= kMaxPieceBytes;
-  std::array<std::uint64_t, 4> key{};
-  Slot* slot = nullptr;
-  if (is_short) {
-    key = key_of(piece);
-    std::uint64_t hash = (key[0] ^ piece.size()) * 0x9E3779B97F4A7C15u ^ (key[1] * 0xC2B2AE3D27D4EB4Fu >> 7);
-    if (piece.size() > 16) hash ^= (key[2] * 0x165667B19E3779F9u) ^ (key[3] * 0x27D4EB2F165667C5u >> 11);
-    slot = &slots_[static_cast<std::size_t>((hash ^ hash >> 32) * 0x9E3779B97F4A7C15u >> 49)];
-    if (slot->key == key && slot->size == piece.size()) {
-      if (slot->count == 1) ids->push_back(slot->ids[0]);
-      else ids->insert(ids->end(), slot->ids.begin(), slot->ids.begin() + slot->count);
-      return 0;
+// Slots are asked for before others are read, so that they are on their way. Ids are gathered in an array, which takes all that a
+// slot has room for, however many count.
+std::int64_t BpeModel::Worker::encode(std::string_view text, std::size_t begin, std::span<const PieceScanner::Piece> pieces,
+                                      std::vector<std::int32_t>* ids) {
+  constexpr std::size_t kMany = 64;
+  std::array<Short::Key, kMany> keys;
+  std::array<const Short::Slot*, kMany> slots;
+  std::array<std::int32_t, 4 * kMany> made;
+  std::int64_t unknown = 0;
+  for (; !pieces.empty(); pieces = pieces.subspan(std::min(kMany, pieces.size()))) {
+    const std::size_t many = std::min(kMany, pieces.size());
+    std::size_t count = 0, at = begin;
+    for (std::size_t i = 0; i < many; at = pieces[i++].end) {
+      keys[i] = Short::key_of(text, at, std::min(pieces[i].end - at, Short::kMaxBytes));
+      slots[i] = short_.slots_of(keys[i]);
+      __builtin_prefetch(slots[i]);
     }
+    for (std::size_t i = 0; i < many; begin = pieces[i++].end) {
+      const Short::Slot* const slot = Short::found(slots[i], keys[i]);
+      if (Short::is_equal(slot->key, keys[i]) && pieces[i].end - begin <= Short::kMaxBytes) {
+        std::memcpy(made.data() + count, &slot->ids, sizeof slot->ids + sizeof slot->count);
+        count += slot->count;
+        continue;
+      }
+      ids->insert(ids->end(), made.data(), made.data() + std::exchange(count, 0));
+      unknown += encode_rare(text, begin, pieces[i].end - begin);
+      ids->insert(ids->end(), symbols_.begin(), symbols_.end());
+    }
+    ids->insert(ids->end(), made.data(), made.data() + count);
   }
+  return unknown;
+}
+
+std::int64_t BpeModel::Worker::encode_rare(std::string_view text, std::size_t begin, std::size_t size) {
+  const std::string_view piece = text.substr(begin, size);
   symbols_.clear();
+  if (long_.find(text, begin, size, &symbols_)) return 0;
   std::int64_t unknown = 0;
   const std::int32_t whole = model_.rules_.ignore_merges ? model_.whole_.find(piece) : -1;
   if (whole >= 0) symbols_.push_back(whole);
   else unknown = merge(piece);
-  ids->insert(ids->end(), symbols_.begin(), symbols_.end());
-  if (!is_short || symbols_.size() > kMaxPieceIds || unknown > 0) return unknown;
-  slot->key = key;
-  slot->size = static_cast<std::uint16_t>(piece.size());
-  slot->count = static_cast<std::uint16_t>(symbols_.size());
-  std::copy(symbols_.begin(), symbols_.end(), slot->ids.begin());
-  return 0;
+  if (unknown == 0 && !short_.keep(text, begin, size, symbols_)) long_.keep(text, begin, size, symbols_);
+  return unknown;
 }
 
 std::int64_t BpeModel::Worker::merge(std::string_view piece) {
@@ -157,7 +145,7 @@ std::int64_t BpeModel::Worker::merge(std::string_view piece) {
   }
   std::int64_t unknown = 0;
   if (!has_all) unknown = add_symbols(piece);
-  if (symbols_.size() > 1) merger_.merge(model.merges_, &symbols_);
+  merger_.merge(model.merges_, &symbols_);
   return unknown;
 }
 

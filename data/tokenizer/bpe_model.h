@@ -3,8 +3,6 @@
 
 #include <array>
 #include <cstdint>
-#include <cstdlib>
-#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -12,6 +10,8 @@
 #include <vector>
 
 #include "data/tokenizer/merge_table.h"
+#include "data/tokenizer/piece_cache.h"
+#include "data/tokenizer/piece_scanner.h"
 #include "data/tokenizer/token_texts.h"
 
 namespace trident {
@@ -45,29 +45,22 @@ class BpeModel {
   // A thread encodes pieces with these.
   class Worker {
    public:
-    explicit Worker(const BpeModel& model);
-    // Appends the ids of a piece, not empty: its bytes, or well-formed UTF-8. Returns how many characters of it have no token.
-    std::int64_t encode(std::string_view piece, std::vector<std::int32_t>* ids);
+    explicit Worker(const BpeModel& model) : model_(model) {}
+    // Appends the ids of pieces of `text`, the first from `begin` on: bytes, or well-formed UTF-8. Returns how many characters of
+    // them have no token.
+    std::int64_t encode(std::string_view text, std::size_t begin, std::span<const PieceScanner::Piece> pieces,
+                        std::vector<std::int32_t>* ids);
     std::int64_t steps() const { return merger_.steps(); }
 
    private:
-    // Piece -> ids, direct-mapped, one cache line a slot: words repeat (Zipf), so most pieces never reach the merge loop.
-    static constexpr std::size_t kMaxPieceBytes = 32, kMaxPieceIds = 7;
-    struct Slot {
-      std::array<std::uint64_t, 4> key;  // the piece's first bytes and its last ones, which may be the same
-      std::uint16_t size, count;         // bytes of the piece, 0 where the slot is empty; ids
-      std::array<std::int32_t, kMaxPieceIds> ids;
-    };
-    static std::array<std::uint64_t, 4> key_of(std::string_view piece);
-    struct Free {
-      void operator()(Slot* slots) const { std::free(slots); }
-    };
-
-    std::int64_t merge(std::string_view piece);  // into symbols_
+    std::int64_t encode_rare(std::string_view text, std::size_t begin, std::size_t size);  // into symbols_
+    std::int64_t merge(std::string_view piece);                                            // likewise
     std::int64_t add_symbols(std::string_view piece);
 
     const BpeModel& model_;
-    std::unique_ptr<Slot[], Free> slots_;
+    using Short = PieceCache<16, 3>;
+    Short short_{1 << 16};             // 2 MiB
+    PieceCache<32, 7> long_{1 << 14};  // 1 MiB
     Merger merger_;
     std::vector<std::int32_t> symbols_;
     std::string unit_;

@@ -388,10 +388,7 @@ void ChainEncoder::encode_stretch(Call& call, std::string_view stretch) {
 // `text` is what became of the stretch, or of a part of it.
 void ChainEncoder::encode_normalized(Call& call, std::string_view text, std::string_view stretch) {
   tokenizer_.text().split(text, [&](std::string_view of, std::size_t begin, std::span<const PieceScanner::Piece> pieces) {
-    for (const PieceScanner::Piece& piece : pieces) {
-      num_unknown_ += worker_.encode(of.substr(begin, piece.end - begin), call.ids);
-      begin = piece.end;
-    }
+    num_unknown_ += worker_.encode(of, begin, pieces, call.ids);
   });
   if (call.rule.ends != nullptr) set_ends(call, text, stretch);
 }

@@ -27,40 +27,32 @@ class MergeTable {
   static constexpr std::uint64_t kEmpty = std::numeric_limits<std::uint64_t>::max();
   static std::uint64_t hash_of(std::uint64_t pair) { return pair * 0x9E3779B97F4A7C15u; }
   std::size_t slot_of(std::uint64_t pair) const;
+  static bool pair_is_low(std::int32_t left, std::int32_t right) { return (left | right) < 256; }
+  static std::size_t low_place(std::int32_t left, std::int32_t right) { return static_cast<std::size_t>(left << 8 | right); }
 
   std::vector<Slot> slots_;
   int shift_;
   std::vector<std::uint64_t> is_likely_;  // a bit for each hash of a rule: most pairs have none, and are told by a small table
   int likely_shift_;
+  // All pairs of ids below 256, which most vocabularies give to bytes; a rank below 0 where there is no rule.
+  std::vector<MergeRule> low_ = std::vector<MergeRule>(1 << 16, MergeRule{-1, -1});
 };
 
-// Merges symbols of one piece until no rule applies: always the pair of the lowest rank, the leftmost among equals. O(n log n): few
-// symbols are looked through for each merge, many are kept in a heap.
+// Merges symbols of one piece until no rule applies: always the pair of the lowest rank, the leftmost among equals. O(n log n).
 // Keeps its scratch memory between calls.
 class Merger {
  public:
-  // *symbols: the piece's ids, replaced by the merged ones.
+  // *symbols: the piece's ids, less than 2^32, replaced by the merged ones.
   void merge(const MergeTable& table, std::vector<std::int32_t>* symbols);
-  // Candidates that were looked at or moved, over all calls.
+  // Numbers that were compared, over all calls.
   std::int64_t steps() const { return steps_; }
 
  private:
-  struct Candidate {
-    std::int32_t rank, result;
-    std::int64_t at;  // index of the left symbol
-  };
-  struct Symbol {
-    std::int32_t id;  // kGone once it became part of its left neighbour
-    std::int64_t previous, next;
-  };
-  static constexpr std::int32_t kGone = -1;
-  static constexpr std::size_t kFew = 64;
-  void merge_few(const MergeTable& table, std::vector<std::int32_t>* symbols);
-  static bool comes_later(const Candidate& a, const Candidate& b);
-  void offer(const MergeTable& table, std::int64_t at);
-
-  std::vector<Candidate> heap_;
-  std::vector<Symbol> list_;
+  static constexpr std::size_t kGroup = 8;
+  // Each symbol's rank of what it makes with the next one, before its place; the lowest of each eight; of each eight of these; ...
+  std::vector<std::uint64_t> tree_;
+  std::vector<std::int32_t> results_;
+  std::vector<std::uint32_t> next_, previous_;  // symbols that are left
   std::int64_t steps_ = 0;
 };
 

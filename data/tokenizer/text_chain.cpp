@@ -109,7 +109,7 @@ std::string replaced(std::string_view text, const PieceScanner* pattern, std::st
     return out;
   }
   std::size_t at = 0;
-  for (std::size_t next = 0; !found.empty() && (next = text.find(found, at)) != std::string_view::npos; at = next + found.size()) {
+  for (std::size_t next = 0; (next = text.find(found, at)) != std::string_view::npos; at = next + found.size()) {
     put(text.substr(at, next - at));
     put(content);
   }

@@ -71,12 +71,20 @@ PatternText pattern_of(JsonPart& part) {
   part.refuse("pattern", *value, "an object with Regex or String");
 }
 
-// Where a pattern matches nothing at the begin of a text, the library 0.23.3 repeats bytes of it or panics.
-SharedScanner replaced_pattern(const JsonPart& part, const std::string& pattern) {
-  const std::string where = part.where("pattern.Regex");
-  if (parse_pattern(pattern, where, PatternDialect::kOniguruma).root.lengths().least == 0)
-    part.refuse("pattern.Regex", pattern, "a pattern that matches no empty text");
-  return piece_scanner(pattern, where);
+// Reads a Replace. Where its pattern matches nothing at all, the library 0.23.3 repeats bytes of a text or panics.
+template <class Step>
+PatternText read_replace(JsonPart& part, Step& step) {
+  PatternText pattern = pattern_of(part);
+  const std::string key = pattern.is_regex ? "pattern.Regex" : "pattern.String", where = part.where(key);
+  step.kind = Step::Kind::kReplace;
+  step.content = part.text("content");
+  const bool may_be_empty = pattern.is_regex
+                                ? parse_pattern(pattern.text, where, PatternDialect::kOniguruma).root.lengths().least == 0
+                                : pattern.text.empty();
+  if (may_be_empty) part.refuse(key, pattern.text, "a pattern that matches no empty text");
+  if (pattern.is_regex) step.pattern = piece_scanner(pattern.text, where);
+  else step.found = pattern.text;
+  return pattern;
 }
 
 void add_normalizer(const std::string& type, JsonPart& part, ChainParts& parts) {
@@ -103,12 +111,8 @@ void add_normalizer(const std::string& type, JsonPart& part, ChainParts& parts) 
     if (!step.left && !step.right) return;
     line += fmt::format("{}{}", step.left ? " left" : "", step.right ? " right" : "");
   } else if (type == "Replace") {
-    step.kind = Kind::kReplace;
-    const PatternText pattern = pattern_of(part);
-    step.content = part.text("content");
-    if (!pattern.is_regex && (pattern.text == step.content || pattern.text.empty())) return;
-    if (pattern.is_regex) step.pattern = replaced_pattern(part, pattern.text);
-    else step.found = pattern.text;
+    const PatternText pattern = read_replace(part, step);
+    if (!pattern.is_regex && pattern.text == step.content) return;
     line += fmt::format(" {}{} by {}", pattern.is_regex ? "pattern " : "", in_quotes(pattern.text, pattern.text.size()),
                         in_quotes(step.content, step.content.size()));
   } else if (type == "BertNormalizer") {
@@ -242,11 +246,7 @@ void read_decoder(const JsonValue* value, const std::string& file, ChainParts& p
       is_one = true;
       return;
     } else if (type == "Replace") {
-      step.kind = Kind::kReplace;
-      const PatternText pattern = pattern_of(part);
-      step.content = part.text("content");
-      if (pattern.is_regex) step.pattern = replaced_pattern(part, pattern.text);
-      else step.found = pattern.text;
+      read_replace(part, step);
     } else if (type == "Strip") {
       step.kind = Kind::kStrip;
       step.found = part.text("content");

@@ -221,7 +221,7 @@ void check_memory(const RunPlan& plan, std::span<const ArenaNeed> needs) {
 // Answers what the user says, one thing after the other, each with all that was said before.
 void talk(const GenerateOptions& options, const Job& job, const RunPlan& plan, RankModel& model, const ShowText& show) {
   const ChatTemplate& chat = job.chat->for_tools(job.said.tools);
-  JsonValue::Array said = messages_for(chat, job.said.messages, "--messages").items();
+  JsonValue::Array said = job.said.messages.items();
   while (const std::optional<std::string> line = options.ask()) {
     std::string words;
     replace_ill_formed(*line, &words);

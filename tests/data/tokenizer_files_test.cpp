@@ -250,9 +250,11 @@ TEST_F(TokenizerJson, UnknownPartsAreRefusedByTheirPaths) {
   refuse("/decoder", {{"type", "Metaspace"}}, {"decoder.type is \"Metaspace\"", "ByteFallback"});
   refuse("/decoder", {{"type", "Sequence"}, {"decoders", {{{"type", "Strip"}, {"content", ""}}}}}, {"decoder.decoders[0].content"});
   // Empty texts between characters would be replaced, too.
-  const nlohmann::json nothing = {{"type", "Replace"}, {"pattern", {{"Regex", "x*"}}}, {"content", "-"}};
-  refuse("/normalizer", nothing, {"normalizer.pattern.Regex is \"x*\"", "matches no empty text"});
-  refuse("/decoder", nothing, {"decoder.pattern.Regex is \"x*\""});
+  for (const auto& [kind, text] : {std::pair("Regex", "x*"), std::pair("String", "")}) {
+    const nlohmann::json nothing = {{"type", "Replace"}, {"pattern", {{kind, text}}}, {"content", "-"}};
+    refuse("/normalizer", nothing, {fmt::format("normalizer.pattern.{} is \"{}\"", kind, text), "matches no empty text"});
+    refuse("/decoder", nothing, {fmt::format("decoder.pattern.{} is \"{}\"", kind, text)});
+  }
   refuse("/more", 1, {": more is \"1\"", "no field but version"});
   for (const char* merge :
        {R"("ab")", R"("")", R"("a b c")", R"(" a b")", R"("a\nb c")", R"("a b\r")", R"(["a", "b", "c"])", R"(["a"])",
