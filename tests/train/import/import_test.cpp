@@ -280,9 +280,6 @@ TEST(Import, NumbersThatCannotBeAreRefusedBeforeTheyAreMultipliedOrDivideAnother
   std::string unknown;
   for (const ImportedValue& value : imported(open).values) unknown += value.unknown.empty() ? "" : value.path + ' ';
   EXPECT_EQ(unknown, "batch.global batch.micro ") << "what is made of what nobody knows is as unknown";
-  open = yaml({{"num_processes", 4}}) + flags({{"layers", "$1"}});
-  open[1].remark = "an argument";
-  expect_refused(open, {"run.sh:1 --layers $1: must be a number; write it there", "(an argument)"});
 }
 
 TEST(Import, ABatchThatDoesNotDivideIsRefused) {
