@@ -35,6 +35,7 @@ struct DatasetOrigin {
   std::vector<RecordedSource> sources;         // the first kRecordedSources of them
   std::int64_t num_sources = 0, source_bytes = 0;
   std::optional<std::int64_t> packed = {};  // documents are packs of at most so many tokens (pack_datasets.h)
+  bool pairs = false;  // every two sequences are a chosen and a rejected answer
 
   static constexpr std::size_t kRecordedSources = 256;
   void add(const RecordedSource& source);
@@ -72,8 +73,8 @@ std::string described(const RecordedTokenizer& tokenizer);  // for messages
 // PREFIX.mask: DataError that says what differs. Reads at most 64 KiB of each.
 std::optional<DatasetRecord> read_record(const std::string& prefix, const ReadAt& read_at = ::pread);
 
-// The pack length that a record names; nothing where it names none, or there is no record. Reads the record alone.
-std::optional<std::int64_t> packed_in_record(const std::string& prefix);
+// The origin in a prefix's record, or an empty one where there is no record. Reads the record alone.
+DatasetOrigin origin_in_record(const std::string& prefix);
 
 JsonValue to_json(const DatasetRecord& record);
 
