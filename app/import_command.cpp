@@ -12,7 +12,7 @@
 #include "core/number_text.h"
 #include "core/printable.h"
 #include "planner/price/cluster.h"
-#include "planner/study/study_run.h"
+#include "planner/study/study.h"
 #include "planner/study/study_table.h"
 #include "report/table.h"
 #include "train/config/option_check.h"

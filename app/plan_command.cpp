@@ -14,7 +14,7 @@
 #include "core/file_io.h"
 #include "core/printable.h"
 #include "planner/predict/plan_on_cluster.h"
-#include "planner/price/price_book.h"
+#include "planner/price/cluster.h"
 #include "planner/search/layout_costs.h"
 #include "planner/search/search_page.h"
 #include "planner/search/search_text.h"

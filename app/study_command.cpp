@@ -12,9 +12,8 @@
 #include "core/file_io.h"
 #include "core/printable.h"
 #include "planner/price/cluster.h"
+#include "planner/study/study.h"
 #include "planner/study/study_keys.h"
-#include "planner/study/study_plot.h"
-#include "planner/study/study_run.h"
 #include "planner/study/study_table.h"
 
 namespace trident {

@@ -4,9 +4,10 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "checkpoint/format/tensor_box.h"
@@ -49,5 +50,10 @@ std::int64_t copy_shared(const TensorBox& stored, DType stored_dtype, const Shar
 // memory, otherwise some rows at a time by `write_values`.
 void fill_shard(const ShardBox& box, const TensorView& shard, const WriteValues& write_values,
                 FunctionRef<void(const ShardBox& part, std::byte* out, DType dtype)> read_host);
+
+// Nothing if `boxes` hold every element of a tensor of `shape` exactly once; otherwise what is wrong, as a sentence: a box of
+// another rank or outside, two that overlap, elements in none. A box without elements holds nothing. Time: pairs of boxes that
+// share rows.
+std::optional<std::string> tiling_problem(const std::vector<std::int64_t>& shape, std::span<const TensorBox> boxes);
 
 }  // namespace trident

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "checkpoint/box_tiling.h"
+#include "checkpoint/box_copy.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/save_plan.h"
 #include "core/check.h"

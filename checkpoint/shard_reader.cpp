@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-#include "checkpoint/box_tiling.h"
+#include "checkpoint/box_copy.h"
 #include "checkpoint/content_hash.h"
 #include "checkpoint/save_plan.h"
 #include "core/at.h"

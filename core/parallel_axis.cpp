@@ -9,16 +9,6 @@
 
 namespace trident {
 
-std::string_view to_string(Axis axis) {
-  switch (axis) {
-    case Axis::kTensor: return "tp";
-    case Axis::kContext: return "cp";
-    case Axis::kData: return "dp";
-    case Axis::kPipeline: return "pp";
-  }
-  return "?";
-}
-
 std::optional<AxisOrder> parse_axis_order(std::string_view text) {
   AxisOrder order{};
   std::array<bool, kNumAxes> seen{};

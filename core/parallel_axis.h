@@ -7,11 +7,14 @@
 #include <string>
 #include <string_view>
 
+#include "core/named_enum.h"
+
 namespace trident {
 
 enum class Axis : std::uint8_t { kTensor, kContext, kData, kPipeline };
+template <>
+inline constexpr std::array<std::string_view, 4> kNamesOf<Axis>{"tp", "cp", "dp", "pp"};
 inline constexpr int kNumAxes = 4;
-std::string_view to_string(Axis axis);  // "tp", "cp", "dp", "pp"
 
 // The axes from fastest to slowest changing rank, each once.
 using AxisOrder = std::array<Axis, kNumAxes>;

@@ -3,14 +3,18 @@
 // P parameters of a (tp, pp) rank, N = dp x cp ranks that share them, m micro-batches a step.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <string_view>
+
+#include "core/named_enum.h"
 
 namespace trident {
 
 enum class ZeroPreset : std::uint8_t { kDdp, kZero1, kZero2, kShardGradOp, kZero3 };
+template <>
+inline constexpr std::array<std::string_view, 5> kNamesOf<ZeroPreset>{"ddp", "zero1", "zero2", "shard_grad_op", "zero3"};
 
 // When a unit's compute-dtype parameters are complete on a rank.
 enum class ParamGather : std::uint8_t {
@@ -18,6 +22,8 @@ enum class ParamGather : std::uint8_t {
   kPerMicroBatch,  // gathered for a forward unless a micro-batch in flight holds them; freed after its last holder's backward
   kPerUse,         // gathered before every forward and every backward, freed after it
 };
+template <>
+inline constexpr std::array<std::string_view, 3> kNamesOf<ParamGather>{"resident", "per_micro_batch", "per_use"};
 
 struct ZeroPolicy {
   ZeroPreset preset = ZeroPreset::kZero1;
@@ -33,10 +39,7 @@ struct ZeroPolicy {
 // shard_grad_op: zero2 with per_micro_batch gathers; zero3: zero2 with per_use gathers.
 ZeroPolicy policy_of(ZeroPreset preset);
 
-// "ddp", "zero1", "zero2", "shard_grad_op" (SHARD_GRAD_OP), "zero3" (FULL_SHARD); nothing for other text.
+// As parse_name(), and by FSDP's names SHARD_GRAD_OP and FULL_SHARD.
 std::optional<ZeroPreset> parse_zero_preset(std::string_view text);
-std::string_view to_string(ZeroPreset preset);
-std::string_view to_string(ParamGather gather);
-std::optional<ParamGather> parse_param_gather(std::string_view text);
 
 }  // namespace trident

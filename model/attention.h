@@ -19,8 +19,6 @@
 #include "model/dropout.h"
 #include "model/layer.h"
 #include "model/norm.h"
-#include "model/phase_norm.h"
-#include "model/wide_qk_norm.h"
 #include "tensor_parallel/column_parallel_linear.h"
 #include "tensor_parallel/row_parallel_linear.h"
 

@@ -8,11 +8,11 @@
 #include <cstdint>
 #include <optional>
 
+#include "model/config/model_config.h"
+#include "model/config/param_names.h"
 #include "model/dropout.h"
 #include "model/layer.h"
-#include "model/config/model_config.h"
-#include "model/phase_norm.h"
-#include "model/config/param_names.h"
+#include "model/norm.h"
 #include "tensor_parallel/column_parallel_linear.h"
 #include "tensor_parallel/row_parallel_linear.h"
 

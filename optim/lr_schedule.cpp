@@ -68,41 +68,7 @@ void validate(const LrSchedule& schedule) {
 }
 
 std::optional<LrScheduleType> parse_lr_schedule_type(std::string_view text) {
-  if (text == "constant") return LrScheduleType::kConstant;
-  if (text == "linear") return LrScheduleType::kLinear;
-  if (text == "cosine") return LrScheduleType::kCosine;
-  if (text == "inverse-sqrt" || text == "inverse_sqrt") return LrScheduleType::kInverseSqrt;
-  if (text == "wsd") return LrScheduleType::kWsd;
-  return std::nullopt;
-}
-
-std::optional<LrDecay> parse_lr_decay(std::string_view text) {
-  if (text == "linear") return LrDecay::kLinear;
-  if (text == "cosine") return LrDecay::kCosine;
-  if (text == "exponential") return LrDecay::kExponential;
-  if (text == "minus_sqrt") return LrDecay::kMinusSqrt;
-  return std::nullopt;
-}
-
-std::string_view to_string(LrScheduleType type) {
-  switch (type) {
-    case LrScheduleType::kConstant: return "constant";
-    case LrScheduleType::kLinear: return "linear";
-    case LrScheduleType::kCosine: return "cosine";
-    case LrScheduleType::kInverseSqrt: return "inverse_sqrt";
-    case LrScheduleType::kWsd: return "wsd";
-  }
-  return "?";
-}
-
-std::string_view to_string(LrDecay decay) {
-  switch (decay) {
-    case LrDecay::kLinear: return "linear";
-    case LrDecay::kCosine: return "cosine";
-    case LrDecay::kExponential: return "exponential";
-    case LrDecay::kMinusSqrt: return "minus_sqrt";
-  }
-  return "?";
+  return text == "inverse-sqrt" ? LrScheduleType::kInverseSqrt : parse_name<LrScheduleType>(text);
 }
 
 }  // namespace trident

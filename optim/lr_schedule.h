@@ -1,16 +1,23 @@
 // The learning rate as a pure function of the update's number.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string_view>
 
+#include "core/named_enum.h"
+
 namespace trident {
 
 enum class LrScheduleType : std::uint8_t { kConstant, kLinear, kCosine, kInverseSqrt, kWsd };
+template <>
+inline constexpr std::array<std::string_view, 5> kNamesOf<LrScheduleType>{"constant", "linear", "cosine", "inverse_sqrt", "wsd"};
 
 // How warmup-stable-decay falls in its last wsd_decay_steps updates.
 enum class LrDecay : std::uint8_t { kLinear, kCosine, kExponential, kMinusSqrt };
+template <>
+inline constexpr std::array<std::string_view, 4> kNamesOf<LrDecay>{"linear", "cosine", "exponential", "minus_sqrt"};
 
 // Letters: n number of the update, from 1; w warmup_steps; d decay_steps; r the fraction of the decay that is done.
 //
@@ -42,10 +49,6 @@ struct LrSchedule {
 // warm-up.
 void validate(const LrSchedule& schedule);
 
-std::optional<LrScheduleType> parse_lr_schedule_type(
-    std::string_view text);                                    // constant linear cosine inverse_sqrt (or inverse-sqrt) wsd
-std::optional<LrDecay> parse_lr_decay(std::string_view text);  // linear cosine exponential minus_sqrt
-std::string_view to_string(LrScheduleType type);
-std::string_view to_string(LrDecay decay);
+std::optional<LrScheduleType> parse_lr_schedule_type(std::string_view text);  // by name, or "inverse-sqrt"
 
 }  // namespace trident

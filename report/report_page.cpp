@@ -9,8 +9,8 @@
 #include "core/number_text.h"
 #include "core/printable.h"
 #include "report/assets.h"
-#include "report/axis_ticks.h"
 #include "report/markup.h"
+#include "report/plot.h"
 
 namespace trident {
 namespace {

@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "core/check.h"
-#include "report/axis_ticks.h"
 #include "report/markup.h"
+#include "report/plot.h"
 
 namespace trident {
 namespace {

@@ -1,6 +1,8 @@
 // A step as a picture to zoom: rows of spans over time, drawn by assets/timeline.js.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -38,5 +40,28 @@ struct Timeline {
 // {"title", "end": nanoseconds, "kinds": [[name, hue], ...], "what": [texts], "rows": [{"name", "lanes": [lane, lane]}]}; a lane is
 // {"start", "length", "kind", "what", "number"}, arrays of integers: nanoseconds, indices into kinds and texts. Safe in a script.
 std::string timeline_json(const Timeline& timeline);
+
+// The kinds of spans in every timeline of a page: one name and one colour each.
+enum class SpanKind : std::int32_t {
+  kForward,
+  kForwardOdd,
+  kBackward,
+  kBackwardOdd,
+  kWeights,
+  kWaiting,
+  kGather,
+  kReduce,
+  kUpdate,
+  kNorm,
+  kTie
+};
+inline constexpr std::size_t kNumSpanKinds = 11;
+
+// All of them, for Timeline::kinds with spans whose kind is a SpanKind; leave_out_unused() then takes those away that no span is
+// of.
+std::array<LegendKey, kNumSpanKinds> span_kinds();
+
+// Kinds that no span has go, and spans are numbered anew.
+void leave_out_unused(Timeline& timeline);
 
 }  // namespace trident

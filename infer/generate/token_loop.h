@@ -6,6 +6,7 @@
 // prompt, its numbers and the seed alone.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -15,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/named_enum.h"
 #include "data/tokenizer/tokenizer.h"
 #include "infer/generate/generate_times.h"
 #include "infer/generate/sampler.h"
@@ -38,17 +40,8 @@ struct GenerateRequest {
 };
 
 enum class EndReason : std::uint8_t { kLength, kEnd, kStop, kNonFinite };
-// Here, because commands print it that are linked without ranks.
-constexpr std::string_view to_string(EndReason reason) {
-  switch (reason) {
-    case EndReason::kLength: return "length";
-    case EndReason::kEnd: return "end";
-    case EndReason::kStop: return "stop";
-    case EndReason::kNonFinite: return "non-finite";
-  }
-  return "?";
-}
-
+template <>
+inline constexpr std::array<std::string_view, 4> kNamesOf<EndReason>{"length", "end", "stop", "non-finite"};
 struct Continuation {
   std::int64_t prompt = 0, sample = 0;
   std::vector<std::int32_t> ids;

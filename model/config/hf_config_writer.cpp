@@ -1,29 +1,22 @@
 #include "model/config/hf_config_writer.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "core/at.h"
 #include "core/check.h"
 
 namespace trident {
 namespace {
 
-std::string_view class_name(ModelFamily family) {
-  switch (family) {
-    case ModelFamily::kGpt2: return "GPT2LMHeadModel";
-    case ModelFamily::kLlama: return "LlamaForCausalLM";
-    case ModelFamily::kQwen2: return "Qwen2ForCausalLM";
-    case ModelFamily::kQwen3: return "Qwen3ForCausalLM";
-    case ModelFamily::kMistral: return "MistralForCausalLM";
-    case ModelFamily::kOlmo: return "OlmoForCausalLM";
-    case ModelFamily::kOlmo2: return "Olmo2ForCausalLM";
-    case ModelFamily::kPhi3: return "Phi3ForCausalLM";
-  }
-  return "";
-}
+// The value of "architectures" by family.
+constexpr std::array<std::string_view, 8> kClassNames{
+    "GPT2LMHeadModel", "LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "MistralForCausalLM", "OlmoForCausalLM",
+    "Olmo2ForCausalLM", "Phi3ForCausalLM"};
 
 JsonValue list_of(const std::vector<double>& values) { return JsonValue::Array(values.begin(), values.end()); }
 
@@ -143,7 +136,7 @@ std::string_view hf_dtype_name(DType dtype) {
 
 JsonValue hf_config_json(const ModelConfig& config, DType dtype) {
   JsonValue json;
-  json.set("architectures", JsonValue::Array{JsonValue(class_name(config.family))});
+  json.set("architectures", JsonValue::Array{JsonValue(at(kClassNames, config.family))});
   json.set("model_type", to_string(config.family));
   json.set("vocab_size", config.vocab_size);
   if (config.family == ModelFamily::kGpt2)

@@ -22,12 +22,10 @@ RopeConfig unscaled(const RopeConfig& rope) {
 RopeScaling read_scaling(HfReader& reader, ModelFamily family) {
   const std::string_view key = reader.spelling("rope_type", "type");
   const std::string type = reader.text(key, "default");
-  if (type == "default") return RopeScaling::kNone;
   // The first files of Phi-3 called it "su" and "yarn".
   const bool renamed = family == ModelFamily::kPhi3 && (type == "su" || type == "yarn");
-  if (type == "longrope" || renamed) return RopeScaling::kLongRope;
-  for (const RopeScaling scaling : {RopeScaling::kLinear, RopeScaling::kDynamic, RopeScaling::kLlama3, RopeScaling::kYarn})
-    if (type == to_string(scaling)) return scaling;
+  if (renamed) return RopeScaling::kLongRope;
+  if (const auto scaling = parse_name<RopeScaling>(type)) return *scaling;
   reader.refuse(key, "this scaling is not supported; supported are default, linear, dynamic, llama3, yarn and longrope");
 }
 

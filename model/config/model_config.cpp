@@ -116,30 +116,4 @@ void validate(const ModelConfig& config, std::string_view where) {
   if (config.position == PositionKind::kRope) validate_rope(config, where);
 }
 
-std::string_view to_string(ModelFamily family) {
-  switch (family) {
-    case ModelFamily::kGpt2: return "gpt2";
-    case ModelFamily::kLlama: return "llama";
-    case ModelFamily::kQwen2: return "qwen2";
-    case ModelFamily::kQwen3: return "qwen3";
-    case ModelFamily::kMistral: return "mistral";
-    case ModelFamily::kOlmo: return "olmo";
-    case ModelFamily::kOlmo2: return "olmo2";
-    case ModelFamily::kPhi3: return "phi3";
-  }
-  return "?";
-}
-
-std::string_view to_string(RopeScaling scaling) {
-  switch (scaling) {
-    case RopeScaling::kNone: return "default";
-    case RopeScaling::kLinear: return "linear";
-    case RopeScaling::kDynamic: return "dynamic";
-    case RopeScaling::kLlama3: return "llama3";
-    case RopeScaling::kYarn: return "yarn";
-    case RopeScaling::kLongRope: return "longrope";
-  }
-  return "?";
-}
-
 }  // namespace trident

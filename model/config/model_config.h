@@ -4,6 +4,7 @@
 // the whole model: nothing here knows about ranks.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "core/json_reader.h"
+#include "core/named_enum.h"
 #include "core/tuning.h"
 
 namespace trident {
@@ -19,6 +21,9 @@ namespace trident {
 inline constexpr std::int64_t kMaxLayers = std::int64_t{1} << 12;  // of a model: files have room for the names of all tensors
 
 enum class ModelFamily : std::uint8_t { kGpt2, kLlama, kQwen2, kQwen3, kMistral, kOlmo, kOlmo2, kPhi3 };
+template <>
+inline constexpr std::array<std::string_view, 8> kNamesOf<ModelFamily>{
+    "gpt2", "llama", "qwen2", "qwen3", "mistral", "olmo", "olmo2", "phi3"};
 
 // kLayerNorm has weight and bias, the RMS norms a weight, kPlainLayerNorm (OLMo 1) no parameters. kRmsNorm rounds to the compute
 // type before the weight counts and after it (Llama), kRmsNormRoundedOnce (OLMo 2) only after it: in fp32 the same.
@@ -35,6 +40,9 @@ enum class QkNorm : std::uint8_t { kNone, kPerHead, kFullWidth };
 enum class Activation : std::uint8_t { kGeluTanh, kSwiGlu };
 enum class PositionKind : std::uint8_t { kLearned, kRope };
 enum class RopeScaling : std::uint8_t { kNone, kLinear, kDynamic, kLlama3, kYarn, kLongRope };
+template <>
+inline constexpr std::array<std::string_view, 6> kNamesOf<RopeScaling>{
+    "default", "linear", "dynamic", "llama3", "yarn", "longrope"};
 
 // Rotary position embedding (Su et al. 2021, arXiv 2104.09864) in the half-split form: element j of a head is paired with j +
 // dim/2, dim = the rotated part of the head. rope_table.h turns this into cos and sin.
@@ -123,7 +131,5 @@ bool is_informational_hf_key(std::string_view key);
 // model_config_from_hf from text (a config.json file's content).
 ModelConfig model_config_from_hf_json(std::string_view json, std::string_view where, std::optional<double> dropout = std::nullopt);
 
-std::string_view to_string(ModelFamily family);  // Hugging Face's model_type
-std::string_view to_string(RopeScaling scaling);
 
 }  // namespace trident

@@ -15,7 +15,7 @@ std::vector<std::string_view> model_preset_names();
 
 // The preset's config.json text, without dropout, also by the names of published models ("gpt2-medium",
 // "meta-llama/Llama-2-7b-hf") where their shapes are a preset's. An unknown name throws ConfigError "<where> = ...".
-std::string_view model_preset_json(std::string_view name, std::string_view where);
+std::string model_preset_json(std::string_view name, std::string_view where);
 
 // The preset, dropout 0.
 ModelConfig model_preset(std::string_view name, std::string_view where);

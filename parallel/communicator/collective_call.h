@@ -15,6 +15,8 @@ struct CollectiveCall {
   TensorView out{nullptr, DType::kU8, {0}};
   ConstTensorView in{nullptr, DType::kU8, {0}};
   int root = -1;  // within the group; of a message: the peer
+
+  bool is_message() const { return operation == CommOperation::kSend || operation == CommOperation::kRecv; }
 };
 
 // Calls of rank `rank` in a group of `size` ranks whose operands lie in memory of one of the two sides. Arguments that break the

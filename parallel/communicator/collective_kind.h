@@ -1,20 +1,25 @@
 // A rank's request to a communicator, as a value: compared between ranks, counted, and printed.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
 
 #include "core/dtype.h"
+#include "core/named_enum.h"
 
 namespace trident {
 
 enum class ReduceOp : std::uint8_t { kSum, kMax };
-std::string_view to_string(ReduceOp op);  // "sum", "max"
+template <>
+inline constexpr std::array<std::string_view, 2> kNamesOf<ReduceOp>{"sum", "max"};
 
 enum class CommOperation : std::uint8_t { kAllReduce, kReduceScatter, kAllGather, kBroadcast, kAllToAll, kSend, kRecv, kBarrier };
+template <>
+inline constexpr std::array<std::string_view, 8> kNamesOf<CommOperation>{
+    "all_reduce", "reduce_scatter", "all_gather", "broadcast", "all_to_all", "send", "recv", "barrier"};
 inline constexpr int kNumCommOperations = 8;
-std::string_view to_string(CommOperation operation);
 
 enum class CollectiveChecks : std::uint8_t { kOff, kOn };  // debug.check_collectives
 

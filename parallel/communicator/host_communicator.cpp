@@ -12,17 +12,9 @@ HostCommunicator::HostCommunicator(std::string name, int rank, int size, Progres
   deferred_.reserve(kOperations);
 }
 
-CommunicatorOperation& HostCommunicator::prepare_any(const CollectiveCall& call) {
-  switch (call.operation) {
-    case CommOperation::kSend: return prepare_send(call.in, call.root);
-    case CommOperation::kRecv: return prepare_recv(call.out, call.root);
-    default: return prepare(call);
-  }
-}
-
 void HostCommunicator::enqueue(Stream& stream, const CollectiveCall& call) {
   CpuStream& cpu = admit(stream);
-  submit(cpu, prepare_any(call));
+  submit(cpu, prepare(call));
 }
 
 CpuStream& HostCommunicator::admit(Stream& stream) const {

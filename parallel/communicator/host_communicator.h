@@ -15,7 +15,6 @@
 namespace trident {
 
 class HostCommunicator : public Communicator {
- public:
  protected:
   // Operations of each kind that a communicator keeps; issuing more waits for the oldest.
   static constexpr std::size_t kOperations = CpuStream::kCapacity;
@@ -25,8 +24,6 @@ class HostCommunicator : public Communicator {
 
   // An idle operation, prepared and not yet issued.
   virtual CommunicatorOperation& prepare(const CollectiveCall& call) = 0;
-  virtual CommunicatorOperation& prepare_send(ConstTensorView data, int peer) = 0;
-  virtual CommunicatorOperation& prepare_recv(TensorView data, int peer) = 0;
 
   Progress& progress() const { return progress_; }
   // At once, for make_part(): a barrier, and the largest of the ranks' values.
@@ -37,7 +34,6 @@ class HostCommunicator : public Communicator {
   void enqueue(Stream& stream, const CollectiveCall& call) final;
   void flush() final;
   void drop() noexcept final;
-  CommunicatorOperation& prepare_any(const CollectiveCall& call);
   CpuStream& admit(Stream& stream) const;  // of an operation to be prepared
   void submit(CpuStream& stream, CommunicatorOperation& operation);
   void run_now(const CollectiveCall& call);

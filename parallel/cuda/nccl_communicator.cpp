@@ -216,8 +216,7 @@ NcclWatch& NcclCommunicator::watch(const CollectiveCall& call) {
     return NcclWatch(watch_group_, record.range(0, kRecordWords), record.range(kRecordWords, words - kRecordWords));
   });
   watch.prepare(call, number_of(call), handle_of(call));
-  const bool message = call.operation == CommOperation::kSend || call.operation == CommOperation::kRecv;
-  if (message || checks() == CollectiveChecks::kOn) watch.tell(host(), control_of(call));
+  if (call.is_message() || checks() == CollectiveChecks::kOn) watch.tell(host(), control_of(call));
   watches_.enqueue(watch);
   return watch;
 }

@@ -13,8 +13,7 @@
 #include <utility>
 
 #include "core/check.h"
-#include "parallel/health/abstract_socket.h"
-#include "parallel/health/epoll_control.h"
+#include "parallel/health/socket_address.h"
 
 namespace trident {
 namespace {

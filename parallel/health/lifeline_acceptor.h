@@ -4,7 +4,10 @@
 // and each of them costs the same however many there are.
 #pragma once
 
+#include <sys/epoll.h>
+
 #include <cstddef>
+#include <cstdint>
 #include <list>
 #include <optional>
 #include <string>
@@ -15,6 +18,14 @@
 #include "parallel/health/lifeline_message.h"
 
 namespace trident {
+
+// Adds, changes and removes a loop's connections in epoll. Events carry the descriptor.
+inline void epoll_control(int epoll, int operation, int fd, std::uint32_t events) {
+  epoll_event event{};
+  event.events = events;
+  event.data.fd = fd;
+  epoll_ctl(epoll, operation, fd, &event);
+}
 
 class LifelineAcceptor {
  public:

@@ -16,7 +16,6 @@
 
 #include "core/check.h"
 #include "core/clock.h"
-#include "parallel/health/abstract_socket.h"
 #include "parallel/health/socket_address.h"
 
 namespace trident {

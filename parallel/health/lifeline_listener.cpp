@@ -17,7 +17,6 @@
 #include <utility>
 
 #include "core/check.h"
-#include "parallel/health/abstract_socket.h"
 #include "parallel/health/socket_address.h"
 
 namespace trident {

@@ -8,7 +8,7 @@
 
 #include "core/file_descriptor.h"
 #include "parallel/communicator/launcher.h"
-#include "parallel/health/siphash.h"
+#include "parallel/health/lifeline_message.h"
 
 namespace trident {
 

@@ -11,9 +11,14 @@
 
 #include "core/file_descriptor.h"
 #include "parallel/communicator/status_board.h"
-#include "parallel/health/siphash.h"
 
 namespace trident {
+
+// SipHash-2-4 of 64 bits (Aumasson and Bernstein, 2012): a short keyed hash. Whoever does not know the key cannot make or check
+// one.
+using SipHashKey = std::array<std::uint8_t, 16>;
+
+std::uint64_t siphash(const SipHashKey& key, std::string_view bytes);
 
 // A caller and a listener introduce themselves, and each proves to the other that it knows the listener's key, which never travels
 // here: a hash of both introductions, whose nonces make every call another one.

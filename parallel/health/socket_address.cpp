@@ -2,12 +2,18 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <sys/random.h>
+#include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <charconv>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <span>
+
+#include "core/check.h"
 
 namespace trident {
 namespace {
@@ -68,6 +74,28 @@ bool lies_in_network(const sockaddr& address, const std::string& network) {
   if (std::memcmp(mine.data(), theirs.data(), whole) != 0) return false;
   const auto mask = static_cast<std::uint8_t>(0xff00 >> bits % 8);
   return bits % 8 == 0 || ((mine[whole] ^ theirs[whole]) & mask) == 0;
+}
+
+AbstractAddress abstract_address(const std::string& name) {
+  AbstractAddress address;
+  TRIDENT_CHECK(name.size() + 1 <= sizeof address.socket.sun_path, "a socket name of {} characters", name.size());
+  address.socket.sun_family = AF_UNIX;
+  std::memcpy(address.socket.sun_path + 1, name.data(), name.size());  // the zero before it makes the name an abstract one
+  address.length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
+  return address;
+}
+
+std::string random_abstract_name() {
+  std::array<std::uint64_t, 2> token{};
+  if (getrandom(token.data(), sizeof token, 0) != static_cast<ssize_t>(sizeof token))
+    throw ConfigError(fmt::format("the system gives no random numbers: {}", std::strerror(errno)));
+  return fmt::format("trident-{:016x}{:016x}", token[0], token[1]);
+}
+
+bool is_same_user(int connection) {
+  ucred peer{};
+  socklen_t length = sizeof peer;
+  return getsockopt(connection, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
 }
 
 }  // namespace trident

@@ -46,14 +46,7 @@ class NodeCommunicator final : public HostCommunicator {
     if (group_.rail) group_.rail->checks = checks;
   }
   CommunicatorOperation& prepare(const CollectiveCall& call) override;
-  CommunicatorOperation& prepare_send(ConstTensorView data, int peer) override;
-  CommunicatorOperation& prepare_recv(TensorView data, int peer) override;
-  MessageOperation& take_local() {
-    return local_messages_.take(progress(), [&] { return MessageOperation(group_.local); });
-  }
-  WireMessage& take_wire() {
-    return wire_messages_.take(progress(), [&] { return WireMessage(group_.across); });
-  }
+  CommunicatorOperation& prepare_message(const CollectiveCall& call);
   // The number of `peer` among the members of this node, or -1.
   int local_index(int peer) const;
 
@@ -96,6 +89,7 @@ NodeCommunicator::~NodeCommunicator() {
 }
 
 CommunicatorOperation& NodeCommunicator::prepare(const CollectiveCall& call) {
+  if (call.is_message()) return prepare_message(call);
   NodeCollective& operation = collectives_.take(progress(), [&] { return NodeCollective(group_); });
   operation.prepare(call);
   return operation;
@@ -107,25 +101,14 @@ int NodeCommunicator::local_index(int peer) const {
   return found == mine.end() ? -1 : static_cast<int>(found - mine.begin());
 }
 
-CommunicatorOperation& NodeCommunicator::prepare_send(ConstTensorView data, int peer) {
-  if (const int index = local_index(peer); index >= 0) {
-    MessageOperation& message = take_local();
-    message.prepare_send(data, index, at(next_send_, index));
+CommunicatorOperation& NodeCommunicator::prepare_message(const CollectiveCall& call) {
+  if (const int index = local_index(call.root); index >= 0) {
+    MessageOperation& message = local_messages_.take(progress(), [&] { return MessageOperation(group_.local); });
+    message.prepare(call, index, at(call.operation == CommOperation::kSend ? next_send_ : next_recv_, index));
     return message;
   }
-  WireMessage& message = take_wire();
-  message.prepare_send(data, peer);
-  return message;
-}
-
-CommunicatorOperation& NodeCommunicator::prepare_recv(TensorView data, int peer) {
-  if (const int index = local_index(peer); index >= 0) {
-    MessageOperation& message = take_local();
-    message.prepare_recv(data, index, at(next_recv_, index));
-    return message;
-  }
-  WireMessage& message = take_wire();
-  message.prepare_recv(data, peer);
+  WireMessage& message = wire_messages_.take(progress(), [&] { return WireMessage(group_.across); });
+  message.prepare(call);
   return message;
 }
 

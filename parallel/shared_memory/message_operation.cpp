@@ -12,23 +12,15 @@
 
 namespace trident {
 
-void MessageOperation::prepare(CommOperation operation, ConstTensorView data, int peer, std::uint64_t& next_sequence) {
+void MessageOperation::prepare(const CollectiveCall& call, int peer, std::uint64_t& next_sequence) {
   busy_ = true;
   posted_ = false;
   piece_ = 0;
   peer_ = peer;
-  fingerprint_ = {operation, ReduceOp::kSum, data.dtype(), -1, data.num_elements()};
-  data_ = data;
+  fingerprint_ = {call.operation, ReduceOp::kSum, call.in.dtype(), -1, call.in.num_elements()};
+  data_ = call.in;
+  target_ = call.out.data();
   next_sequence_ = &next_sequence;
-}
-
-void MessageOperation::prepare_send(ConstTensorView data, int peer, std::uint64_t& next_sequence) {
-  prepare(CommOperation::kSend, data, peer, next_sequence);
-}
-
-void MessageOperation::prepare_recv(TensorView data, int peer, std::uint64_t& next_sequence) {
-  prepare(CommOperation::kRecv, data, peer, next_sequence);
-  target_ = data.data();
 }
 
 void MessageOperation::issue() { sequence_ = (*next_sequence_)++; }

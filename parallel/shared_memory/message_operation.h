@@ -18,14 +18,13 @@ class MessageOperation final : public CommunicatorOperation {
   // next_sequence: of the ordered pair, chosen in prepare().
   explicit MessageOperation(SharedGroup& group) : group_(&group) {}
 
-  void prepare_send(ConstTensorView data, int peer, std::uint64_t& next_sequence);
-  void prepare_recv(TensorView data, int peer, std::uint64_t& next_sequence);
+  // `call`: a message; `peer`: within the group.
+  void prepare(const CollectiveCall& call, int peer, std::uint64_t& next_sequence);
   void issue() override;
   bool poll() override;
   std::string describe() const override;
 
  private:
-  void prepare(CommOperation operation, ConstTensorView data, int peer, std::uint64_t& next_sequence);
   bool poll_send();
   bool poll_recv();
   void post();

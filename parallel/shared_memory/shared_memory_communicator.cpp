@@ -29,25 +29,14 @@ SharedMemoryCommunicator::~SharedMemoryCommunicator() {
 }
 
 CommunicatorOperation& SharedMemoryCommunicator::prepare(const CollectiveCall& call) {
+  if (call.is_message()) {
+    MessageOperation& message = messages_.take(progress(), [&] { return MessageOperation(group_); });
+    message.prepare(call, call.root, at(call.operation == CommOperation::kSend ? next_send_ : next_recv_, call.root));
+    return message;
+  }
   CollectiveOperation& operation = collectives_.take(progress(), [&] { return CollectiveOperation(group_, next_collective_); });
   operation.prepare(call);
   return operation;
-}
-
-MessageOperation& SharedMemoryCommunicator::take_message() {
-  return messages_.take(progress(), [&] { return MessageOperation(group_); });
-}
-
-CommunicatorOperation& SharedMemoryCommunicator::prepare_send(ConstTensorView data, int peer) {
-  MessageOperation& message = take_message();
-  message.prepare_send(data, peer, at(next_send_, peer));
-  return message;
-}
-
-CommunicatorOperation& SharedMemoryCommunicator::prepare_recv(TensorView data, int peer) {
-  MessageOperation& message = take_message();
-  message.prepare_recv(data, peer, at(next_recv_, peer));
-  return message;
 }
 
 std::unique_ptr<Communicator> SharedMemoryCommunicator::make_part(std::span<const int> members, int number, std::string name) {

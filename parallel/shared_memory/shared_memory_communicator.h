@@ -36,9 +36,6 @@ class SharedMemoryCommunicator final : public HostCommunicator {
   std::unique_ptr<Communicator> make_part(std::span<const int> members, int number, std::string name) override;
   void use_checks(CollectiveChecks checks) override { group_.checks = checks; }
   CommunicatorOperation& prepare(const CollectiveCall& call) override;
-  CommunicatorOperation& prepare_send(ConstTensorView data, int peer) override;
-  CommunicatorOperation& prepare_recv(TensorView data, int peer) override;
-  MessageOperation& take_message();
 
   SharedGroup group_;
   std::uint64_t next_collective_ = 0;

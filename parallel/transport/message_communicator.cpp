@@ -1,9 +1,90 @@
 #include "parallel/transport/message_communicator.h"
 
 #include <cstdint>
+#include <limits>
 #include <utility>
 
+#include "core/at.h"
+#include "core/tsan_announce.h"
+#include "device/no_allocation.h"
+
 namespace trident {
+
+void WireMessage::prepare(const CollectiveCall& call) {
+  busy_ = true;
+  phase_ = Phase::kIssued;
+  header_done_ = turn_passed_ = false;
+  peer_ = call.root;
+  fingerprint_ = {call.operation, ReduceOp::kSum, call.in.dtype(), -1, call.in.num_elements()};
+  data_ = call.in;
+  target_ = call.out.data();
+}
+
+WireGroup::Turns& WireMessage::turns() const { return at(is_send() ? group_->sends : group_->recvs, peer_); }
+
+void WireMessage::issue() { sequence_ = turns().next++; }
+
+bool WireMessage::poll() {
+  group_->throw_if_failed();
+  if (phase_ == Phase::kIssued && turns().now != sequence_) return false;
+  if (!group_->guarded([this] { return advance(); })) return false;
+  group_->endpoint().progress->expect_messages(-1);
+  return complete();
+}
+
+// The next message of the pair may go or come once all pieces of this one are in the wire's hands: it keeps their order.
+bool WireMessage::advance() {
+  WireEndpoint& endpoint = group_->endpoint();
+  const int peer = group_->global_rank_of(peer_);
+  const std::int32_t channel = group_->channel() + 1;
+  const std::int64_t piece = endpoint.options.message_bytes;
+  constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
+  if (phase_ == Phase::kIssued) {
+    endpoint.progress->expect_messages(1);
+    if (is_send()) {
+      announce_read(data_);
+      header_ = {fingerprint_, sequence_ + 1, group_->global_rank()};
+      header_request_ = endpoint.wire->send(reinterpret_cast<const std::byte*>(&header_), sizeof header_, peer, channel);
+      transfer_.begin(const_cast<std::byte*>(data_.data()), data_.num_bytes(), piece);  // only read
+    } else {
+      header_request_ = endpoint.wire->recv(reinterpret_cast<std::byte*>(&header_), sizeof header_, peer, channel);
+    }
+    phase_ = is_send() ? Phase::kData : Phase::kHeader;
+  }
+  if (!header_done_) header_done_ = endpoint.test(header_request_);
+  if (phase_ == Phase::kHeader) {
+    if (!header_done_) return false;
+    check_agreement();
+    transfer_.begin(target_, data_.num_bytes(), piece);
+    phase_ = Phase::kData;
+  }
+  if (is_send()) transfer_.send(endpoint, peer, channel, kAll);
+  else transfer_.recv(endpoint, peer, channel, kAll);
+  if (!turn_passed_ && transfer_.all_posted()) {
+    turn_passed_ = true;
+    ++turns().now;
+  }
+  return header_done_ && transfer_.complete();
+}
+
+void WireMessage::check_agreement() const {
+  const CommFingerprint& theirs = header_.fingerprint;
+  if (theirs.dtype == fingerprint_.dtype && theirs.count == fingerprint_.count && header_.number == sequence_ + 1) [[likely]]
+    return;
+  const AllocationExemption message;
+  const int me = group_->global_rank();
+  group_->raise(fmt::format("{}: rank {} called {} from rank {} as message {} while rank {} called {} to rank {}", group_->name(),
+                            me, to_string(fingerprint_), group_->global_rank_of(peer_), sequence_ + 1, header_.global_rank,
+                            to_string(theirs), me));
+}
+
+std::string WireMessage::describe() const {
+  const int peer = group_->global_rank_of(peer_);
+  if (is_send())
+    return fmt::format("send #{} to rank {} over {}: rank {} has not received {}", sequence_ + 1, peer, group_->name(), peer,
+                       phase_ == Phase::kIssued ? "earlier messages" : "it");
+  return fmt::format("recv #{} from rank {} over {}: rank {} has not sent", sequence_ + 1, peer, group_->name(), peer);
+}
 
 MessageCommunicator::MessageCommunicator(std::shared_ptr<WireEndpoint> endpoint, std::string name, int rank,
                                          std::vector<int> global_ranks, std::int32_t channel)
@@ -23,21 +104,14 @@ MessageCommunicator::~MessageCommunicator() {
 }
 
 CommunicatorOperation& MessageCommunicator::prepare(const CollectiveCall& call) {
+  if (call.is_message()) {
+    WireMessage& message = messages_.take(progress(), [&] { return WireMessage(group_); });
+    message.prepare(call);
+    return message;
+  }
   WireCollective& operation = collectives_.take(progress(), [&] { return WireCollective(group_); });
   operation.prepare(call);
   return operation;
-}
-
-CommunicatorOperation& MessageCommunicator::prepare_send(ConstTensorView data, int peer) {
-  WireMessage& message = messages_.take(progress(), [&] { return WireMessage(group_); });
-  message.prepare_send(data, peer);
-  return message;
-}
-
-CommunicatorOperation& MessageCommunicator::prepare_recv(TensorView data, int peer) {
-  WireMessage& message = messages_.take(progress(), [&] { return WireMessage(group_); });
-  message.prepare_recv(data, peer);
-  return message;
 }
 
 std::unique_ptr<Communicator> MessageCommunicator::make_part(std::span<const int> members, int number, std::string name) {

@@ -6,17 +6,50 @@
 // used.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "core/tensor_view.h"
 #include "parallel/communicator/host_communicator.h"
 #include "parallel/transport/wire_collective.h"
-#include "parallel/transport/wire_message.h"
+#include "parallel/transport/wire_group.h"
 
 namespace trident {
+
+// One side of a message between two ranks, a state machine that a stream polls.
+class WireMessage final : public CommunicatorOperation {
+ public:
+  explicit WireMessage(WireGroup& group) : group_(&group) {}
+
+  void prepare(const CollectiveCall& call);
+  void issue() override;
+  bool poll() override;
+  std::string describe() const override;
+
+ private:
+  enum class Phase : std::uint8_t { kIssued, kHeader, kData };
+
+  bool is_send() const { return fingerprint_.operation == CommOperation::kSend; }
+  WireGroup::Turns& turns() const;
+  bool advance();
+  void check_agreement() const;
+
+  WireGroup* group_;
+  Phase phase_ = Phase::kIssued;
+  std::uint64_t sequence_ = 0;
+  int peer_ = -1;
+  bool header_done_ = false, turn_passed_ = false;
+  MessageHeader header_;  // of the sender
+  Wire::Request header_request_ = 0;
+  CommFingerprint fingerprint_;
+  ConstTensorView data_;
+  std::byte* target_ = nullptr;  // of a receive
+  Transfer transfer_;
+};
 
 class MessageCommunicator final : public HostCommunicator {
  public:
@@ -34,8 +67,6 @@ class MessageCommunicator final : public HostCommunicator {
   std::unique_ptr<Communicator> make_part(std::span<const int> members, int number, std::string name) override;
   void use_checks(CollectiveChecks checks) override { group_.checks = checks; }
   CommunicatorOperation& prepare(const CollectiveCall& call) override;
-  CommunicatorOperation& prepare_send(ConstTensorView data, int peer) override;
-  CommunicatorOperation& prepare_recv(TensorView data, int peer) override;
 
   WireGroup group_;
   OperationPool<WireCollective> collectives_;

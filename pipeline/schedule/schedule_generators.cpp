@@ -56,22 +56,6 @@ Schedule generate(int p, int v, int m, Passes passes, WarmUpOf warm_up_of) {
 
 }  // namespace
 
-std::optional<ScheduleKind> parse_schedule_kind(std::string_view text) {
-  if (text == "gpipe") return ScheduleKind::kGpipe;
-  if (text == "1f1b") return ScheduleKind::k1f1b;
-  if (text == "interleaved") return ScheduleKind::kInterleaved;
-  return std::nullopt;
-}
-
-std::string_view to_string(ScheduleKind kind) {
-  switch (kind) {
-    case ScheduleKind::kGpipe: return "gpipe";
-    case ScheduleKind::k1f1b: return "1f1b";
-    case ScheduleKind::kInterleaved: return "interleaved";
-  }
-  return "?";
-}
-
 Schedule make_gpipe(int p, int m) {
   return generate(p, 1, m, Passes::kForwardAndBackward, [&](int) { return m; });
 }

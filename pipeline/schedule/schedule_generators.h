@@ -2,18 +2,18 @@
 // weight gradients are summed in one order whatever the schedule: schedules agree bit for bit.
 #pragma once
 
+#include <array>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
+#include "core/named_enum.h"
 #include "pipeline/schedule/schedule.h"
 
 namespace trident {
 
 enum class ScheduleKind : std::uint8_t { kGpipe, k1f1b, kInterleaved };
-
-std::optional<ScheduleKind> parse_schedule_kind(std::string_view text);  // "gpipe", "1f1b", "interleaved"
-std::string_view to_string(ScheduleKind kind);
+template <>
+inline constexpr std::array<std::string_view, 3> kNamesOf<ScheduleKind>{"gpipe", "1f1b", "interleaved"};
 
 // All forwards, then all backwards. Bubble over ideal (p-1)/m; every micro-batch is in flight at once.
 // Huang et al., "GPipe", 2019.

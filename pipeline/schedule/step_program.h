@@ -12,6 +12,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -19,6 +20,7 @@
 #include <vector>
 
 #include "core/at.h"
+#include "core/named_enum.h"
 #include "core/zero_policy.h"
 #include "pipeline/schedule/partition.h"
 #include "pipeline/schedule/schedule.h"
@@ -41,6 +43,11 @@ enum class InstructionKind : std::uint8_t {
   kGradNorm,
   kOptimizerStep,  // unit
 };
+// Traces group instructions by these.
+template <>
+inline constexpr std::array<std::string_view, 14> kNamesOf<InstructionKind>{
+    "forward", "backward", "backward_input", "backward_weight", "send_activation", "recv_activation", "send_gradient",
+    "recv_gradient", "gather", "free", "reduce", "tie_exchange", "grad_norm", "optimizer"};
 
 struct Instruction {
   static constexpr int kNone = -1;
@@ -185,10 +192,18 @@ std::vector<StepProgram> build_step_programs(const StepProgramSpec& spec);
 // buffer number: the unit's own); "reduce(u3)g0!": the last reduction of the step; "recv_act(s2,m0)<1@0": the input of virtual
 // stage 2, from rank 1, into receive buffer 0.
 std::string to_string(const Instruction& instruction);
-// "forward", "send_gradient", ...: groups of a trace.
-std::string_view category_of(InstructionKind kind);
 // "forward u3 m0": for traces and profilers; the same for the same work of every rank and step.
 std::string short_name(const Instruction& instruction);
 std::string to_text(const StepProgram& program);  // "rank 0: ...", wrapped at 128 columns
+
+// Programs are lists that every rank keeps; so many passes through a unit take seconds to lay out and check.
+inline constexpr std::int64_t kMostPasses = 1 << 20;
+
+// Micro-batches of a step that a model of so many units can have on a data-parallel rank; at least one.
+constexpr std::int64_t most_micro_batches(std::int64_t units) { return std::max<std::int64_t>(1, kMostPasses / units); }
+
+// As build_step_programs(), but for the receives: when they are posted depends on the whole schedule, and no price
+// depends on it.
+std::vector<StepProgram> build_programs_for_pricing(const StepProgramSpec& spec);
 
 }  // namespace trident

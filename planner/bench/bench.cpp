@@ -20,11 +20,11 @@
 #include "planner/bench/bench_collectives.h"
 #include "planner/bench/metered_device.h"
 #include "planner/bench/random_samples.h"
-#include "planner/bench/row_units.h"
 #include "train/launch/prepare_run.h"
 #include "train/launch/rank_devices.h"
 #include "train/launch/start_up.h"
 #include "train/plan/machine.h"
+#include "train/run/dry_run.h"
 #include "train/run/rank_trainer.h"
 #include "train/run/run_together.h"
 #include "train/run/zero_cost.h"
@@ -199,6 +199,31 @@ std::optional<BenchReport> run_bench_here(const TrainConfig& config, const Bench
   processes.skipped = "there is one; mpirun -n 2 trident bench ... measures them";
   report.collectives.push_back(std::move(processes));
   return report;
+}
+
+namespace {
+
+double row_bytes(const RunPlan& plan, Ops* oracle) {
+  double bytes = 0;
+  for (const OperationTotal& total : record_step(plan, 0, oracle, DryWork::kStep).operations())
+    if (total.kind == WorkKind::kRows || total.kind == WorkKind::kHeads) bytes += total.bytes;
+  return bytes;
+}
+
+}  // namespace
+
+// The second block is what two have and one has not: ends have passes over rows, too.
+double row_units_per_block(const TrainConfig& asked, const MachineFacts& machine) {
+  TrainConfig config = asked;
+  config.train = {};  // blocks of which all parts train
+  ModelConfig model = resolve_model(config);
+  model.layers = 1;
+  const RunPlan one = make_run_plan(config, model, 0, machine);
+  model.layers = 2;
+  const RunPlan two = make_run_plan(config, model, 0, machine);
+  const std::shared_ptr<Ops> oracle = machine.device == DeviceKind::kCpu ? processor_here(one) : nullptr;
+  const double of_one_unit = static_cast<double>(two.tokens_per_step() * model.hidden * size_of(two.compute));
+  return (row_bytes(two, oracle.get()) - row_bytes(one, oracle.get())) / of_one_unit;
 }
 
 }  // namespace trident

@@ -9,6 +9,7 @@
 #include "parallel/mpi/process_world.h"
 #include "planner/bench/bench_report.h"
 #include "train/config/train_config.h"
+#include "train/plan/run_plan.h"
 
 namespace trident {
 
@@ -23,5 +24,10 @@ std::optional<BenchReport> run_bench_as_process(const TrainConfig& config, const
 
 // Whichever of these the launcher of this process means.
 std::optional<BenchReport> run_bench_here(const TrainConfig& config, const BenchOptions& options, CudaBackend& cuda);
+
+// Counts the bytes that the passes over rows of one block of the model of `config` move, forward and backward, on one CPU rank, in
+// the record of a dry step: norms, biases, activations, residual sums, heads and rotation, and not products, attention or copies.
+// In units of H elements of the compute dtype per token.
+double row_units_per_block(const TrainConfig& config, const MachineFacts& machine);
 
 }  // namespace trident

@@ -88,20 +88,6 @@ JsonValue rates_json(const CollectiveRates& way) {
 
 }  // namespace
 
-std::string_view to_string(WorkKind kind) {
-  switch (kind) {
-    case WorkKind::kMatmuls: return "products";
-    case WorkKind::kAttention: return "attention";
-    case WorkKind::kHeads: return "heads";
-    case WorkKind::kRows: return "rows";
-    case WorkKind::kEmbedding: return "embedding";
-    case WorkKind::kLoss: return "loss";
-    case WorkKind::kCopies: return "copies";
-    case WorkKind::kOptimizer: break;
-  }
-  return "optimizer";
-}
-
 double BenchReport::floor_seconds(const Work& one) const { return std::max(one.flops / peak_flops, one.bytes / copy_bytes); }
 
 double BenchReport::optimizer_bytes() const {

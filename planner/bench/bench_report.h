@@ -15,8 +15,6 @@
 
 namespace trident {
 
-std::string_view to_string(WorkKind kind);
-
 // Calls of one operation in one step.
 struct Work {
   WorkKind kind{};

@@ -9,8 +9,6 @@
 #include "core/check.h"
 #include "core/clock.h"
 #include "device/cpu/multiply_rates.h"
-#include "planner/bench/calibrate_collectives.h"
-#include "planner/bench/calibrate_kernels.h"
 #include "planner/bench/calibrate_training.h"
 #include "train/plan/core_share.h"
 #include "train/plan/machine.h"

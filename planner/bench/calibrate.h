@@ -31,4 +31,12 @@ inline CalibrateOptions short_calibration() {
 // each. StorageError: a run of options.program fails.
 CpuRates calibrate_cpu(const CalibrateOptions& options, const std::function<void(const std::string& line)>& say);
 
+// Parts of it. Products and attention by shape, of ranks of one thread on every core, or of one of `threads` of all, into
+// `rates.products` and `rates.attention`.
+void measure_products(const CalibrateOptions& options, int ranks, int threads, const std::string& source, CpuRates& rates);
+void measure_attention(const CalibrateOptions& options, int ranks, int threads, const std::string& source, CpuRates& rates);
+// Collectives of groups of 2, 4, ... `most_ranks` ranks that are threads, in worlds of as many and of more, into
+// `rates.collectives`.
+void measure_collectives(const CalibrateOptions& options, int most_ranks, const std::string& source, CpuRates& rates);
+
 }  // namespace trident

@@ -1,5 +1,3 @@
-#include "planner/bench/calibrate_collectives.h"
-
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
@@ -10,6 +8,7 @@
 
 #include "core/at.h"
 #include "core/clock.h"
+#include "planner/bench/calibrate.h"
 #include "planner/bench/calibrate_ranks.h"
 
 namespace trident {

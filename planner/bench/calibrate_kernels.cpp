@@ -1,5 +1,3 @@
-#include "planner/bench/calibrate_kernels.h"
-
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,6 +8,7 @@
 
 #include "device/operations.h"
 #include "device/ops.h"
+#include "planner/bench/calibrate.h"
 #include "planner/bench/calibrate_ranks.h"
 
 namespace trident {

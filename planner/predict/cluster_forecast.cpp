@@ -271,18 +271,6 @@ std::int64_t ClusterForecast::needed_bytes() const {
   return process ? std::llround(process->resident_bytes) : most().total();
 }
 
-std::string_view to_string(PlanLimit limit) {
-  switch (limit) {
-    case PlanLimit::kMemory: return "memory";
-    case PlanLimit::kLinks: return "links";
-    case PlanLimit::kBubble: return "bubble";
-    case PlanLimit::kBatch: return "batch";
-    case PlanLimit::kLaunch: return "launch";
-    case PlanLimit::kCompute: return "compute";
-  }
-  return "";
-}
-
 int planned_replica(const ParallelConfig& parallel) {
   const std::int64_t ranks = ranks_of_a_replica(parallel);
   if (ranks > kMostGpus)

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/named_enum.h"
 #include "planner/predict/error_bands.h"
 #include "planner/predict/forecast.h"
 #include "planner/predict/rank_memory.h"
@@ -51,7 +52,8 @@ PlanHardware shipped_processors();  // of the profile that comes with the progra
 int num_communicators(const ModelConfig& model, const TensorLayout& tensor, int data, int pipeline, bool shards_optimizer);
 
 enum class PlanLimit : std::uint8_t { kMemory, kLinks, kBubble, kBatch, kLaunch, kCompute };
-std::string_view to_string(PlanLimit limit);
+template <>
+inline constexpr std::array<std::string_view, 6> kNamesOf<PlanLimit>{"memory", "links", "bubble", "batch", "launch", "compute"};
 
 // The first limit of the step: memory that is not there; else whatever costs most time beside the work itself, if that is more
 // than a twentieth of the step.

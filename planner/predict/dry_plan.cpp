@@ -109,9 +109,9 @@ PlannedRun plan_run(const TrainConfig& config, int ranks, CudaBackend& cuda) {
   PlannedRun planned{settle_grad_sync(std::move(plan), machine), {}};
   std::erase(planned.plan.notes, threads_line(machine.core_share));  // of this machine's cores, which are not the job's
   if (on_gpus)
-    planned.report = {dry_stages_on_gpus(planned.plan, DryWork::kStep), Workspaces::kBound};
+    planned.report = {dry_stages_on_gpus(planned.plan, DryWork::kStep), Certainty::kMost};
   else
-    planned.report = {dry_stages_here(planned.plan, machine.device, DryWork::kStep), Workspaces::kExact};
+    planned.report = {dry_stages_here(planned.plan, machine.device, DryWork::kStep), Certainty::kExact};
   return planned;
 }
 
@@ -147,7 +147,7 @@ std::string program_text(const RunPlan& plan) {
 
 std::string to_text(const DryPlan& report, const RunPlan& plan, PlanDetail detail) {
   std::string text = heading_text(plan);
-  const bool exact = report.workspaces == Workspaces::kExact;
+  const bool exact = report.workspaces == Certainty::kExact;
   text += fmt::format("\nMB of one rank{}:\n{}\n",
                       exact ? "" : "; workspaces of products and attention: the most that a GPU's take",
                       to_text(memory_table(report)));
@@ -165,7 +165,7 @@ JsonValue to_json(const DryPlan& report, const RunPlan& plan, PlanDetail detail)
   out.set("zero", to_string(plan.zero.preset));
   out.set("micro_batches", plan.num_micro_batches);
   out.set("bubble_over_ideal", plan.predicted_bubble);
-  out.set("workspaces", report.workspaces == Workspaces::kExact ? "exact" : "bound");
+  out.set("workspaces", report.workspaces == Certainty::kExact ? "exact" : "bound");
   JsonValue::Array stages;
   for (std::size_t i = 0; i < report.stages.size(); ++i) {
     const DryRun& run = report.stages[i];

@@ -8,17 +8,15 @@
 
 #include "core/json_reader.h"
 #include "parallel/cuda/cuda_backend.h"
+#include "planner/predict/rank_memory.h"
 #include "train/plan/run_plan.h"
 #include "train/run/dry_run.h"
 
 namespace trident {
 
-// Arenas hold workspaces of matmuls and attention: those of this machine's processor, or the most that a GPU's take.
-enum class Workspaces : std::uint8_t { kExact, kBound };
-
 struct DryPlan {
   std::vector<DryRun> stages;  // of the rank of each stage that has tp 0 and dp 0; the others need and send as much
-  Workspaces workspaces = Workspaces::kExact;
+  Certainty workspaces = Certainty::kExact;  // of matmuls and attention: those of this machine's processor, or a GPU's at most
 };
 
 // The plan of `config` for `ranks` ranks (0: as many as its degrees say), on machines like this one that have as much memory as it

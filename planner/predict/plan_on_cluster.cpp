@@ -5,8 +5,8 @@
 #include "core/check.h"
 #include "core/file_io.h"
 #include "planner/predict/plan_page.h"
-#include "planner/predict/plan_trace.h"
-#include "planner/price/price_book.h"
+#include "planner/predict/plan_timeline.h"
+#include "planner/price/cluster.h"
 #include "train/config/rank_count.h"
 #include "train/launch/prepare_run.h"
 
@@ -52,7 +52,7 @@ std::string plan_on_cluster(const TrainConfig& config, const ClusterQuestion& qu
   }
   if (!question.trace.empty()) write_plan_trace(question.trace, plan.plan, plan.forecast);
   if (form == PlanForm::kCsv) return to_csv(report);
-  const DryPlan stages{plan.forecast.stages, hardware.on_gpus() ? Workspaces::kBound : Workspaces::kExact};
+  const DryPlan stages{plan.forecast.stages, hardware.on_gpus() ? Certainty::kMost : Certainty::kExact};
   if (form == PlanForm::kText) return to_text(report, stages, detail);
   JsonValue json = to_json(stages, plan.plan, detail);
   json.set("cluster", to_json(report));

@@ -6,12 +6,19 @@
 #include <string>
 #include <string_view>
 
-#include "planner/predict/cluster_question.h"
+#include "planner/predict/cluster_forecast.h"
 #include "planner/predict/cluster_report.h"
 #include "planner/predict/dry_plan.h"
-#include "planner/predict/cluster_forecast.h"
 
 namespace trident {
+
+// The question.
+struct ClusterQuestion {
+  std::string cluster;      // a name or a file, as find_cluster() takes it; empty: none is asked for
+  int gpus = 0;             // 0: as many as the configuration's degrees say
+  double tokens = 0;        // to train on; 0: those of run.steps
+  std::string html, trace;  // files to write; empty: none
+};
 
 // "cpu", the profile that comes with the program, or the path of a file that trident bench --calibrate wrote; nothing where the
 // name means something else. Throws ConfigError: a bad file.

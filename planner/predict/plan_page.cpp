@@ -8,9 +8,9 @@
 #include <utility>
 
 #include "core/number_text.h"
-#include "planner/predict/held_activations.h"
 #include "planner/predict/plan_timeline.h"
-#include "planner/price/time_part_words.h"
+#include "planner/predict/rank_memory.h"
+#include "planner/price/step_price.h"
 #include "train/run/run_report.h"
 
 namespace trident {

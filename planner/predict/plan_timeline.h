@@ -2,11 +2,15 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
+#include "pipeline/executor.h"
 #include "planner/predict/forecast.h"
-#include "report/span_kinds.h"
 #include "report/timeline_data.h"
+#include "train/plan/run_plan.h"
 
 namespace trident {
 
@@ -19,14 +23,13 @@ TimelineLane lane_of(SpanKind kind);
 inline constexpr std::size_t kMostTimelineSpans = 60'000;
 Timeline timeline_of(const RunPlan& plan, const Forecast& forecast, std::size_t most_spans = kMostTimelineSpans);
 
-// When an instruction ran, and how long of it its rank waited.
-struct StepSpan {
-  double start = 0, end = 0, waited = 0;  // seconds
-};
-
 // Draws the instructions of each pipeline rank over time; of a long step the first `most_spans` instructions of a rank, which the
 // title then says. Where a rank waited within an instruction is not known: it is drawn at its beginning.
 Timeline step_timeline(const std::string& title, const std::vector<StepProgram>& programs,
-                       const std::vector<std::vector<StepSpan>>& spans, std::size_t most_spans = 20000);
+                       const std::vector<std::vector<InstructionTimes>>& spans, std::size_t most_spans = 20000);
+
+// Writes step 1 as the trace that a measured one would be: one rank of each stage, as a grid of pipeline ranks alone. The others do
+// as much at the same times. Throws StorageError.
+void write_plan_trace(const std::string& path, const RunPlan& plan, const Forecast& forecast);
 
 }  // namespace trident

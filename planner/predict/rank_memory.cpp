@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <numeric>
 #include <set>
 #include <utility>
 #include <variant>
 
 #include "core/at.h"
+#include "core/check.h"
 #include "core/int_math.h"
 
 namespace trident {
@@ -35,31 +37,6 @@ std::int64_t bytes_of_region(const ArenaPlan& arena, Region region) {
 }
 
 }  // namespace
-
-std::string_view to_string(MemoryPartKind kind) {
-  switch (kind) {
-    case MemoryPartKind::kParameters: return "parameters";
-    case MemoryPartKind::kGradients: return "gradients";
-    case MemoryPartKind::kOptimizer: return "optimizer";
-    case MemoryPartKind::kBlockInputs: return "activations: block inputs";
-    case MemoryPartKind::kAttention: return "activations: attention";
-    case MemoryPartKind::kMlp: return "activations: MLP";
-    case MemoryPartKind::kNorms: return "activations: norms + residual";
-    case MemoryPartKind::kLoss: return "activations: logits + loss";
-    case MemoryPartKind::kSplitBackward: return "activations: split backward";
-    case MemoryPartKind::kRecomputed: return "activations: made again";
-    case MemoryPartKind::kSampledText: return "activations: sampled text";
-    case MemoryPartKind::kScratch: return "scratch";
-    case MemoryPartKind::kWorkspaces: return "workspaces";
-    case MemoryPartKind::kCommunication: return "communication buffers";
-    case MemoryPartKind::kData: return "data";
-    case MemoryPartKind::kContext: return "context";
-    case MemoryPartKind::kCommunicators: return "communicators";
-  }
-  return "";
-}
-
-bool is_activation(MemoryPartKind kind) { return kind >= MemoryPartKind::kBlockInputs && kind <= MemoryPartKind::kSampledText; }
 
 std::int64_t RankMemory::total() const {
   return std::accumulate(parts.begin(), parts.end(), std::int64_t{0},
@@ -107,6 +84,55 @@ RankMemory rank_memory(const DryRun& run, const StepRecord& record, int stage, C
            {MemoryPartKind::kContext, static_cast<std::int64_t>(outside.context), Certainty::kEstimate},
            {MemoryPartKind::kCommunicators, static_cast<std::int64_t>(channels), Certainty::kEstimate}},
           held};
+}
+
+namespace {
+
+// When a micro-batch's activations of a virtual stage are there.
+struct Lifetime {
+  bool has_forward = false;
+  double begin = 0;
+  double input_begin = -1, input_end = 0;  // of its input gradients
+  double weight_end = 0;
+};
+
+}  // namespace
+
+std::vector<HeldBytes> held_activations(const StepProgram& program, std::span<const ActivationBlocks> blocks,
+                                        std::span<const TaskTimes> spans) {
+  TRIDENT_CHECK(program.instructions.size() == spans.size(), "{} instructions, {} spans", program.instructions.size(),
+                spans.size());
+  std::map<std::pair<int, int>, Lifetime> lifetimes;  // by virtual stage and micro-batch
+  for (std::size_t at = 0; at < spans.size(); ++at) {
+    const Instruction& i = program.instructions[at];
+    if (!i.is_compute()) continue;
+    Lifetime& life = lifetimes[{i.virtual_stage, i.micro_batch}];
+    if (i.is_forward() && !life.has_forward) life.has_forward = true, life.begin = spans[at].start;
+    if (i.computes_input_gradient()) {
+      if (life.input_begin < 0) life.input_begin = spans[at].start;
+      life.input_end = std::max(life.input_end, spans[at].end);
+    }
+    if (i.computes_weight_gradient()) life.weight_end = std::max(life.weight_end, spans[at].end);
+  }
+  std::map<double, std::int64_t> changes{{0, 0}};
+  const auto hold = [&changes](double from, double to, std::int64_t bytes) { changes[from] += bytes, changes[to] -= bytes; };
+  for (const auto& [key, life] : lifetimes) {
+    const int virtual_stage = key.first;
+    if (life.input_begin < 0) continue;  // a stage without a backward keeps nothing
+    const auto block =
+        std::find_if(blocks.begin(), blocks.end(), [&](const ActivationBlocks& it) { return it.virtual_stage == virtual_stage; });
+    TRIDENT_CHECK(block != blocks.end(), "no block of virtual stage {}", virtual_stage);
+    hold(life.begin, life.input_end, block->saved);
+    hold(life.begin, life.weight_end, block->for_weights);
+    if (block->kept > 0) hold(life.input_begin, life.weight_end, block->kept);
+  }
+  std::vector<HeldBytes> held;
+  std::int64_t now = 0;
+  for (const auto& [seconds, change] : changes) {
+    now += change;
+    if (held.empty() || change != 0) held.push_back({seconds, now});
+  }
+  return held;
 }
 
 }  // namespace trident

@@ -1,10 +1,15 @@
 // A rank's need of device memory, by part, and how sure each part is.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
+#include "core/named_enum.h"
+#include "pipeline/schedule/step_program.h"
+#include "planner/price/step_price.h"
 #include "train/plan/step_record.h"
 #include "train/run/dry_run.h"
 
@@ -35,8 +40,11 @@ enum class MemoryPartKind : std::uint8_t {
   kContext,        // outside the arena: driver and libraries
   kCommunicators,  // likewise: channels of groups
 };
-std::string_view to_string(MemoryPartKind kind);  // "parameters", "activations: MLP", "communication buffers": of tables and JSON
-bool is_activation(MemoryPartKind kind);
+template <>
+inline constexpr std::array<std::string_view, 17> kNamesOf<MemoryPartKind>{
+    "parameters", "gradients", "optimizer", "activations: block inputs", "activations: attention", "activations: MLP",
+    "activations: norms + residual", "activations: logits + loss", "activations: split backward", "activations: made again",
+    "activations: sampled text", "scratch", "workspaces", "communication buffers", "data", "context", "communicators"};
 
 struct MemoryPart {
   MemoryPartKind kind{};
@@ -60,5 +68,18 @@ struct OutsideBytes {
 };
 
 RankMemory rank_memory(const DryRun& run, const StepRecord& record, int stage, Certainty workspaces, const OutsideBytes& outside);
+
+// Memory over the time of a step. From `seconds` to the next entry's, `bytes` are held.
+struct HeldBytes {
+  double seconds = 0;
+  std::int64_t bytes = 0;
+};
+
+// A rank holds a block of a virtual stage from its first forward of a micro-batch to the end of its last backward of it. By rising
+// time, beginning with 0 bytes at 0 s; what changes at one moment is one entry. Where backwards are split: what input gradients
+// read until the last of these, the rest until the last weight gradient. The most that is ever held is what the arena has blocks
+// for, if chunks reach their mosts together.
+std::vector<HeldBytes> held_activations(const StepProgram& program, std::span<const ActivationBlocks> blocks,
+                                        std::span<const TaskTimes> spans);
 
 }  // namespace trident

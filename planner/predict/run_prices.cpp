@@ -10,10 +10,10 @@
 #include "core/check.h"
 #include "core/counted.h"
 #include "core/file_io.h"
+#include "planner/price/cluster.h"
 #include "planner/price/cpu_prices.h"
 #include "planner/price/gpu_prices.h"
 #include "planner/price/kept_profile.h"
-#include "planner/price/price_book.h"
 #include "train/plan/machine.h"
 
 namespace trident {

@@ -20,9 +20,6 @@ namespace {
 
 constexpr std::size_t kMostReportSpans = 2000;  // of a step, all stages together
 
-StepSpan span_of(const InstructionTimes& t) { return {t.start, t.end, t.waited}; }
-StepSpan span_of(const TaskTimes& t) { return {t.start, t.end, 0}; }
-
 }  // namespace
 
 SimulatedRunForecast::SimulatedRunForecast(const RunInputs& inputs, const RunHardware& hardware, RunPrices prices)
@@ -94,20 +91,21 @@ void SimulatedRunForecast::show_step(std::int64_t step, const std::vector<std::v
   const RunPlan& plan = inputs_.plan;
   const std::size_t most = std::max<std::size_t>(1, kMostReportSpans / plan.step_programs.size());
   std::string text = fmt::format("{{\"step\":{}", step);
-  const auto add = [&](std::string_view name, const std::string& title, const auto& ranks, double scale) {
-    std::vector<std::vector<StepSpan>> spans;
-    for (const auto& rank : ranks)
-      for (auto& of_rank = spans.emplace_back(); const auto& t : rank) {
-        const StepSpan span = span_of(t);
-        of_rank.push_back({span.start * scale, span.end * scale, span.waited * scale});
-      }
+  const auto add = [&](std::string_view name, const std::string& title, const std::vector<std::vector<InstructionTimes>>& spans) {
     if (spans.empty()) return;
     text += fmt::format(",\"{}\":{}", name, timeline_json(step_timeline(title, plan.step_programs, spans, most)));
   };
+  const auto simulated = [](const std::vector<std::vector<TaskTimes>>& ranks, double scale) {
+    std::vector<std::vector<InstructionTimes>> spans;
+    for (const auto& rank : ranks)
+      for (auto& of_rank = spans.emplace_back(); const TaskTimes& t : rank)
+        of_rank.push_back({.start = t.start * scale, .end = t.end * scale});
+    return spans;
+  };
   const bool measured = hardware_.device == DeviceKind::kCpu;
-  if (measured) add("measured", fmt::format("Measured: step {}", step), last_step, 1);
+  if (measured) add("measured", fmt::format("Measured: step {}", step), last_step);
   if (step_) {
-    add("simulated", fmt::format("Simulated by {}", step_->profile), spans_, 1);
+    add("simulated", fmt::format("Simulated by {}", step_->profile), simulated(spans_, 1));
   } else if (plan.config.log.report) {
     double seconds = 0;
     for (const auto& rank : last_step)
@@ -115,7 +113,7 @@ void SimulatedRunForecast::show_step(std::int64_t step, const std::vector<std::v
     const StepTimeline flops = flops_timeline(plan);
     const std::string title = fmt::format("Simulated by FLOPs alone, as no profile fits; drawn as long as {}",
                                           seconds > 0 ? "the measured step" : "a second");
-    add("simulated", title, flops.ranks, (seconds > 0 ? seconds : 1) / flops.makespan);
+    add("simulated", title, simulated(flops.ranks, (seconds > 0 ? seconds : 1) / flops.makespan));
   }
   write_file(plan.config.run.dir + "/last_step.json", text + "}\n");
 }

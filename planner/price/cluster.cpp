@@ -7,11 +7,9 @@
 
 #include "core/check.h"
 #include "core/nearest_name.h"
-#include "planner/price/price_book.h"
 #include "planner/price/sourced_object.h"
 
 namespace trident {
-
 namespace {
 
 constexpr std::string_view kExtension = ".json";
@@ -82,6 +80,15 @@ void check_cluster_size(const Cluster& cluster, int gpus, int gpus_of_a_replica)
         fmt::format("{} GPUs: one replica of the model takes {} (tensor x context x pipeline); ask for more, or lower a "
                     "degree",
                     gpus, gpus_of_a_replica));
+}
+
+PriceBook shipped_price_book() {
+  PriceBook book;
+  for (const ShippedText& file : shipped_hardware_texts())
+    book.hardware.push_back(gpu_rates_from_json(parse_json(file.text, file.name), file.name));
+  for (const ShippedText& file : shipped_cluster_texts())
+    book.clusters.push_back(cluster_from_json(book, parse_json(file.text, file.name), std::string(file.name)));
+  return book;
 }
 
 }  // namespace trident

@@ -7,6 +7,7 @@
 
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "parallel/grid/process_grid.h"
 #include "planner/price/collective_cost.h"
@@ -36,5 +37,22 @@ Cluster cluster_from_json(const PriceBook& book, const JsonValue& object, const 
 
 // Throws ConfigError: GPUs that are no whole nodes, unless they are a part of one, or fewer than one replica of the model takes.
 void check_cluster_size(const Cluster& cluster, int gpus, int gpus_of_a_replica);
+
+// The hardware profiles and clusters that prices are looked up in.
+struct PriceBook {
+  std::vector<GpuRates> hardware;
+  std::vector<Cluster> clusters;
+};
+
+// Has the texts of configs/hardware and configs/clusters, which the program carries within itself.
+PriceBook shipped_price_book();
+
+// A shipped file's text by its name in the repository, "configs/hardware/h100_sxm.json".
+struct ShippedText {
+  std::string_view name;
+  std::string_view text;
+};
+std::vector<ShippedText> shipped_hardware_texts();
+std::vector<ShippedText> shipped_cluster_texts();
 
 }  // namespace trident

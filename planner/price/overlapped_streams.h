@@ -1,7 +1,7 @@
 // The two streams of one rank as a simulated step runs them: one computes, the other gathers and reduces meanwhile. Pure.
 //
 // Overlapped work starts when the work issued before it there has ended, and never waits for later computing; hence both
-// streams are run in one pass, in the order of the rank's instructions. tests/contracts/instruction_graph.h does it in general.
+// streams are run in one pass, in the order of the rank's instructions.
 #pragma once
 
 #include <algorithm>

@@ -32,7 +32,7 @@ class Builder {
   }
 
   RankOps run() {
-    out_.ops.reserve(in_.merging == Merging::kOff ? instructions_.size() : instructions_.size() / 2);
+    out_.ops.reserve(in_.spans == Spans::kOn ? instructions_.size() : instructions_.size() / 2);
     std::size_t loop_begin = 0;
     for (std::size_t at = 0; at < instructions_.size(); ++at) {
       if (loop_ != in_.loops.end() && at == loop_->begin) begin_apart(), loop_begin = out_.ops.size();
@@ -133,7 +133,7 @@ class Builder {
   }
 
   void push(const StreamOp& op) {
-    if (in_.merging == Merging::kOn && op.stream == StreamOp::Stream::kLine && op.barrier == StreamOp::Barrier::kNone &&
+    if (in_.spans == Spans::kOff && op.stream == StreamOp::Stream::kLine && op.barrier == StreamOp::Barrier::kNone &&
         !op.receives && op.back == 0) {
       if (op.seconds == 0) return;  // takes nothing and waits for nothing
       if (may_join_ && out_.ops.back().stream == StreamOp::Stream::kLine && out_.ops.back().cause == op.cause) {

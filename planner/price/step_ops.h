@@ -44,7 +44,7 @@ struct RankOps {
   std::vector<std::int64_t> computes;  // by pass: how often an instruction that computes runs it
 };
 
-enum class Merging : std::uint8_t { kOff, kOn };  // kOff: an op for every instruction
+enum class Spans : std::uint8_t { kOff, kOn };  // kOn: an op for every instruction, whose times are kept
 
 struct RankOpsInputs {
   const StepProgram& program;
@@ -52,7 +52,7 @@ struct RankOpsInputs {
   const std::vector<double>& pass_seconds;   // by pass
   Overlap overlap = Overlap::kOn;
   const ProgramLoops& loops;  // outlive the call
-  Merging merging = Merging::kOff;
+  Spans spans = Spans::kOn;
 };
 
 // O(instructions). Throws InternalError where a loop is no stretch of the program.

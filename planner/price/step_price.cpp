@@ -1,6 +1,7 @@
 #include "planner/price/step_price.h"
 
 #include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -9,9 +10,9 @@
 #include <variant>
 #include <vector>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "planner/price/step_ops.h"
-#include "planner/price/time_part_words.h"
 
 namespace trident {
 namespace {
@@ -94,8 +95,7 @@ StepPrice price(const RecordedStep& step, const std::vector<ProgramLoops>& loops
     seconds.reserve(passes[rank].size());
     for (const TimeParts& pass : passes[rank]) seconds.push_back(pass.total());
     ranks.push_back(make_rank_ops({program, step.records[rank].pass_of, seconds, step.overlap,
-                                   loops.empty() ? ProgramLoops() : loops[rank],
-                                   spans == Spans::kOn ? Merging::kOff : Merging::kOn}));
+                                   loops.empty() ? ProgramLoops() : loops[rank], spans}));
     for (const Instruction& i : program.instructions) stages = std::max(stages, i.virtual_stage + 1);
   }
   SimulatedStep times = simulate(ranks, {stages, micro_batches}, prices.slowdown(), spans);
@@ -173,6 +173,22 @@ StepPrice price_step(const LoopedStep& step, const WorkPrices& prices) {
   TRIDENT_CHECK(step.loops.size() == step.step.programs.size(), "{} programs, loops of {}", step.step.programs.size(),
                 step.loops.size());
   return price(step.step, step.loops, step.micro_batches, prices, Spans::kOff);
+}
+
+const TimePartWords& part_words(TimePart part) {
+  static constexpr std::array<TimePartWords, kNumTimeParts> kWords = {{  // by TimePart
+      {"compute", "compute", "forward and backward passes", "computing"},
+      {"recompute", "recompute", "forwards that backwards make again", "computing again what was not kept"},
+      {"tp", "tensor parallel", "collectives within layers (tensor parallel)", "tensor-parallel collectives"},
+      {"pp", "messages", "waiting for messages between stages that are under way", "waiting for messages between stages"},
+      {"dp", "data parallel", "gathers and reductions that computing does not hide (data parallel, ZeRO)",
+       "waiting for gathers and reductions over dp"},
+      {"bubble", "bubble", "waiting for the work of other stages", "the pipeline's bubble"},
+      {"optimizer", "optimizer", "gradient norm and update", "norm and update"},
+      {"launch", "launch gaps", "the device waits for the host to issue kernels", "launching kernels"},
+      {"other", "other", "what no part is", "what is beside the recorded work"},
+  }};
+  return at(kWords, part);
 }
 
 }  // namespace trident

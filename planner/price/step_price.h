@@ -79,4 +79,13 @@ TimeParts price_pass(const PassRecord& pass, const ProcessGrid& grid, const Work
 // Where the ranks of a recorded collective's group lie: in the grid's order of ranks, by its axis, or the sub-axis in its name.
 GroupPlace place_of(const RecordedCollective& call, const ProcessGrid& grid);
 
+// The names of the parts of a step: one table for reports, tables, JSON and sentences.
+struct TimePartWords {
+  std::string_view name;     // to_string(): of tables and JSON, "tp"
+  std::string_view title;    // of pictures, "tensor parallel"
+  std::string_view meaning;  // beside a number
+  std::string_view cause;    // "most of it by ...", "... s more are ..."
+};
+const TimePartWords& part_words(TimePart part);
+
 }  // namespace trident

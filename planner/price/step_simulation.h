@@ -33,13 +33,11 @@ struct SimulatedStep {
   std::vector<std::vector<TaskTimes>> spans;
 };
 
-enum class Spans : std::uint8_t { kOff, kOn };
-
 struct SimulationSize {
   int virtual_stages = 1, micro_batches = 1;
 };
 
-// `ranks` by pipeline rank; virtual stage s is on rank s mod their number. kOn: ops as Merging::kOff makes them, without loops.
+// `ranks` by pipeline rank; virtual stage s is on rank s mod their number. kOn: ops made with it, without loops.
 // Throws InternalError when ranks wait for each other.
 SimulatedStep simulate(const std::vector<RankOps>& ranks, const SimulationSize& size, const OverlapSlowdown& slowdown,
                        Spans spans);

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/price/price_book.h"
+#include "planner/price/cluster.h"
 #include "planner/published/stack.h"
 
 namespace trident {

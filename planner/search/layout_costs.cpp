@@ -9,7 +9,7 @@
 #include "core/at.h"
 #include "core/check.h"
 #include "core/int_math.h"
-#include "pipeline/schedule/step_program_views.h"
+#include "pipeline/schedule/step_program.h"
 #include "planner/search/layout_record.h"
 #include "train/run/batch_buffers.h"
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "core/number_text.h"
-#include "planner/price/time_part_words.h"
+#include "planner/price/step_price.h"
 #include "planner/search/search_text.h"
 
 namespace trident {

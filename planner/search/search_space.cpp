@@ -8,7 +8,7 @@
 #include "core/at.h"
 #include "core/check.h"
 #include "core/counted.h"
-#include "pipeline/schedule/step_program_size.h"
+#include "pipeline/schedule/step_program.h"
 
 namespace trident {
 namespace {

@@ -11,7 +11,7 @@
 #include "core/counted.h"
 #include "core/file_io.h"
 #include "core/number_text.h"
-#include "planner/price/time_part_words.h"
+#include "planner/price/step_price.h"
 #include "planner/study/study_keys.h"
 
 namespace trident {

@@ -110,11 +110,8 @@ void check_arm(const StudyArm& arm, const std::function<bool(const std::string& 
 
 }  // namespace
 
-std::string_view to_string(Scaling scaling) { return scaling == Scaling::kStrong ? "strong" : "weak"; }
-
 Scaling parse_scaling(std::string_view text, std::string_view where) {
-  if (text == "strong") return Scaling::kStrong;
-  if (text == "weak") return Scaling::kWeak;
+  if (const auto scaling = parse_name<Scaling>(text)) return *scaling;
   throw ConfigError(fmt::format("{} = {}: must be strong (the global batch stays the same) or weak (that of a replica does)", where,
                                 in_quotes(text)));
 }

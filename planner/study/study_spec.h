@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/named_enum.h"
 #include "train/config/train_config.h"
 
 namespace trident {
@@ -15,7 +16,8 @@ namespace trident {
 // This stays constant while the number of GPUs grows: the global batch, or the batch of a replica (the ranks that hold one copy of
 // the model together; there are parallel.data of them).
 enum class Scaling : std::uint8_t { kStrong, kWeak };
-std::string_view to_string(Scaling scaling);  // "strong", "weak"
+template <>
+inline constexpr std::array<std::string_view, 2> kNamesOf<Scaling>{"strong", "weak"};
 Scaling parse_scaling(std::string_view text, std::string_view where);  // ConfigError
 
 // A key as varied_path() (planner/study/study_keys.h) has it; its values as --set takes them.

@@ -29,4 +29,14 @@ JsonValue to_json(const StudyResult& result);
 // The same rows with the same names, nested ones joined by '_'; a first line of names; commas, RFC 4180.
 std::string to_csv(const StudyResult& result);
 
+// A study's rows as pictures.
+
+// Where the number of GPUs varies: efficiency over it, a line for each combination of other settings. Else the step's time by part,
+// a bar for each row. Rows that cannot be are left out; ConfigError where none can be.
+std::string study_svg(const StudyResult& result);
+
+// Everything that to_text() says, with efficiency and tokens/s over GPUs where these vary, and time by part; one file that needs
+// nothing else.
+std::string study_html(const StudyResult& result);
+
 }  // namespace trident

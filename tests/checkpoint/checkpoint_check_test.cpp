@@ -14,7 +14,7 @@
 #include <map>
 #include <sstream>
 
-#include "checkpoint/box_tiling.h"
+#include "checkpoint/box_copy.h"
 #include "checkpoint/checkpoint_diff.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/checkpoint_index.h"

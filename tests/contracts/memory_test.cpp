@@ -1,13 +1,19 @@
 // The memory contract: what the plan says is what a rank takes, to the byte; the published formulas hold; a step allocates nothing.
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <fstream>
 #include <map>
 #include <mutex>
+#include <string>
 
 #include "core/check.h"
+#include "model/config/model_stats.h"
 #include "tests/contracts/contract_cases.h"
+#include "tests/support/cpu_ranks.h"
+#include "tests/support/error_text.h"
 #include "tests/support/layout_run.h"
 
 namespace trident::contracts {
@@ -57,12 +63,8 @@ TEST(NoAllocation, IsAnErrorInsideAStep) {
   options.on_gradients = [](const ParamStore&, ParallelContext&, int step) {
     if (step == 1) std::vector<int>(1000).at(0) = 1;
   };
-  try {
-    testing::run_layout(config_of(find_case("one_rank")), {"debug.no_alloc=true"}, options);
-    FAIL() << "nobody noticed";
-  } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("debug.no_alloc"), std::string::npos) << error.what();
-  }
+  expect_parts(error_of<Error>([&] { testing::run_layout(config_of(find_case("one_rank")), {"debug.no_alloc=true"}, options); }),
+               {"debug.no_alloc"});
   EXPECT_EQ(testing::run_layout(config_of(find_case("one_rank")), {}, options).losses.size(), 3u) << "without the option";
 }
 
@@ -230,6 +232,46 @@ TEST(ModelState, IsThePublishedOne) {
     };
     testing::run_layout(config_of(c), {}, options);
   }
+}
+
+// The process takes what the arenas plan and little more: resident memory of a model of 60M parameters on two thread ranks.
+
+std::int64_t resident_bytes() {
+  std::ifstream statm("/proc/self/statm");
+  std::int64_t total = 0, resident = 0;
+  statm >> total >> resident;
+  return resident * sysconf(_SC_PAGESIZE);
+}
+
+TEST(ResidentMemory, IsThePlanWithinFivePercentAnd64MB) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "sanitizers keep memory of their own";
+#endif
+  const TrainConfig config = parse_train_config(
+      R"({"run": {"dir": "unused", "steps": 10}, "model": {"preset": "llama-60m"}, "data": {"train": "unused"},
+          "parallel": {"data": 2, "zero": "zero1"}, "batch": {"global": 2, "micro": 1, "sequence": 32},
+          "precision": {"compute": "fp32"}, "optimizer": {"lr": 1e-3}})", "test");
+  const ModelConfig model = resolve_model(config);
+  ASSERT_GE(num_parameters(model), 60'000'000);
+  const RunPlan plan = make_run_plan(config, model, 0, cpu_machine_facts(1));
+  const LoadSamples load = testing::random_tokens(model.vocab_size, config.batch.sequence);
+
+  const std::int64_t before = resident_bytes();
+  std::int64_t planned = 0, used = 0;
+  std::mutex mutex;
+  testing::on_cpu_ranks(plan, [&](int rank, RankTrainer& trainer) {
+    trainer.step(load);
+    {
+      const std::lock_guard lock(mutex);
+      planned += trainer.arena().planned_bytes();
+    }
+    trainer.drain();
+    if (rank == 0) used = resident_bytes() - before;  // nobody leaves before it was read
+  });
+  const double allowed = 0.05 * static_cast<double>(planned) + 64e6;
+  RecordProperty("planned_bytes", std::to_string(planned));
+  RecordProperty("resident_bytes", std::to_string(used));
+  EXPECT_NEAR(static_cast<double>(used), static_cast<double>(planned), allowed);
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 #include "core/check.h"
 #include "parallel/cuda/call_record.h"
-#include "parallel/cuda/staged_cut.h"
+#include "parallel/cuda/host_staged_communicator.h"
 #include "tests/cuda/device_ranks.h"
 #include "tests/cuda/simulated/nccl.h"
 #include "tests/cuda/simulated_scope.h"

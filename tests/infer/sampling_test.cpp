@@ -205,14 +205,9 @@ TEST(Sampler, RefusesOptionsByName) {
   const auto refused = [](auto change) {
     SamplingOptions options;
     change(options);
-    try {
-      validate(options);
-    } catch (const ConfigError& error) {
-      return std::string(error.what());
-    }
-    return std::string();
+    return error_of<ConfigError>([&] { validate(options); });
   };
-  EXPECT_EQ(refused([](SamplingOptions&) {}), "");
+  EXPECT_EQ(refused([](SamplingOptions&) {}), "no error");
   expect_parts(refused([](SamplingOptions& o) { o.temperature = -1; }), {"--temperature = -1"});
   expect_parts(refused([](SamplingOptions& o) { o.temperature = NAN; }), {"--temperature"});
   expect_parts(refused([](SamplingOptions& o) { o.top_k = -2; }), {"--top-k = -2"});

@@ -115,18 +115,10 @@ void load_folder(RankTrainer& trainer, const std::string& folder) {
 }
 
 void set_masters(RankTrainer& trainer, const NamedTensors& tensors) {
-  const ParallelContext& context = trainer.context();
-  for (const ParamShard& shard : trainer.store().shards())
-    for (const ShardPiece& piece : shard.pieces) {
-      const ElementMap map(*piece.spec, context.grid().degrees().tensor, context.coordinates().tensor);
-      for (std::int64_t i = 0; i < piece.count; ++i) {
-        const auto element = map(piece.param_begin + i);
-        const auto found = element ? tensors.find(element->part->tensor) : tensors.end();
-        if (found != tensors.end())
-          shard.master.as<float>()[piece.shard_begin + i] = found->second.at(static_cast<std::size_t>(element->index));
-      }
-    }
-  trainer.store().publish_masters();
+  set_masters(trainer, [&](const std::string& tensor, std::int64_t index) -> std::optional<float> {
+    const auto found = tensors.find(tensor);
+    return found == tensors.end() ? std::nullopt : std::optional(found->second.at(static_cast<std::size_t>(index)));
+  });
 }
 
 std::string expect_golden_steps(const LayoutRun& run, const std::vector<float>& losses, const std::vector<float>& grad_norms) {

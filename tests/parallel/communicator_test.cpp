@@ -200,19 +200,8 @@ TEST(CommunicatorStress, EightAndThreeRanksRunRandomPrograms) {
   }
 }
 
-// More operations than a communicator keeps, none awaited: issuing waits for the oldest.
 TEST(CommunicatorStress, ALongQueueOfOperationsIsWorkedOff) {
-  launch_threads(2, [](RankContext& c) {
-    std::vector<float> x(1500, 0.0f), y(3000, 0.0f);
-    const TensorView a(x.data(), DType::kF32, {1500}), b(y.data(), DType::kF32, {3000});
-    std::fill(x.begin(), x.end(), 1.0f);
-    for (int i = 0; i < 700; ++i) {
-      c.world.all_gather(*c.queues[0], b, a);
-      c.world.reduce_scatter(*c.queues[0], a, b, ReduceOp::kMax);
-    }
-    c.queues[0]->synchronize();
-    EXPECT_EQ(x[7], 1.0f);
-  });
+  launch_threads(2, [](RankContext& c) { queue_many(c, 1500, 700); });
 }
 
 TEST(CommunicatorStress, OperationsAllocateNothing) { launch_threads(3, run_without_allocating); }
@@ -249,20 +238,10 @@ TEST(CommunicatorStress, AMissingWaitIsReported) {
 }
 #endif
 
-// 32 ranks, as the largest demonstration has, on whatever cores there are.
+// As the largest demonstration has.
 TEST(CommunicatorStress, ThirtyTwoRanksRunRandomPrograms) {
   std::atomic<int> arrived{0};
-  launch_threads(32, [&](RankContext& c) {
-    for (int round = 1; round <= 10; ++round) {
-      ++arrived;
-      c.world.barrier();
-      EXPECT_GE(arrived.load(), 32 * round);
-      c.world.barrier();
-    }
-    Values x(DType::kI32, 5000, [&](auto i) { return value(c.world.rank(), i); });
-    c.world.all_reduce(c.compute, x.view(), ReduceOp::kSum);
-    expect_values(x, [&](auto i) { return reduced(ReduceOp::kSum, 32, i); }, "32 ranks");
-  });
+  launch_threads(32, [&](RankContext& c) { meet_and_sum(c, arrived, 10, 5000); });
 }
 
 }  // namespace

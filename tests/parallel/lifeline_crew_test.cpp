@@ -143,13 +143,7 @@ TEST(LifelineCrew, AVerdictDuringConnectEndsIt) {
   Crew crew(4, [](LifelineOptions& options) { options.connect_seconds = 10; });
   const LifelineContacts contacts = crew.listeners();
   std::string hub_error;
-  std::thread hub([&] {
-    try {
-      crew.lifelines[0]->connect(contacts);
-    } catch (const PeerFailure& error) {
-      hub_error = error.what();
-    }
-  });
+  std::thread hub([&] { hub_error = error_of<PeerFailure>([&] { crew.lifelines[0]->connect(contacts); }); });
   crew.lifelines[3]->connect(contacts);
   EXPECT_TRUE(crew.lifelines[3]->report_failure("changed its mind"));
   hub.join();

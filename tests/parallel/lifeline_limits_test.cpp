@@ -13,7 +13,6 @@
 
 #include "core/check.h"
 #include "core/clock.h"
-#include "parallel/health/abstract_socket.h"
 #include "parallel/health/lifeline.h"
 #include "parallel/health/lifeline_dial.h"
 #include "parallel/health/lifeline_message.h"

@@ -326,18 +326,8 @@ TEST(NodeStress, OperationsAllocateNothing) {
   launch_on_nodes({{0, 0, 1, 1, 1}, kSmallPieces})(5, run_without_allocating);
 }
 
-// More operations than a communicator keeps, none awaited: issuing waits for the oldest.
 TEST(NodeStress, ALongQueueOfOperationsIsWorkedOff) {
-  launch_on_nodes({{0, 0, 1}})(3, [](RankContext& c) {
-    std::vector<float> x(20, 1.0f), y(60, 0.0f);
-    const TensorView a(x.data(), DType::kF32, {20}), b(y.data(), DType::kF32, {60});
-    for (int i = 0; i < 200; ++i) {
-      c.world.all_gather(*c.queues[0], b, a);
-      c.world.reduce_scatter(*c.queues[0], a, b, ReduceOp::kMax);
-    }
-    c.queues[0]->synchronize();
-    EXPECT_EQ(x[7], 1.0f);
-  });
+  launch_on_nodes({{0, 0, 1}})(3, [](RankContext& c) { queue_many(c, 20, 200); });
 }
 
 // A rank that awaits only its own node still lets the wire work: what it sent may not be on its way yet.
@@ -366,17 +356,7 @@ TEST(NodeStress, TheWireIsPolledWhileARankWaitsForItsNode) {
 // 32 ranks on four nodes, as the largest demonstration across nodes has.
 TEST(NodeStress, ThirtyTwoRanksRunRandomPrograms) {
   std::atomic<int> arrived{0};
-  launch_on_nodes({equal_nodes(4, 8)})(32, [&](RankContext& c) {
-    for (int round = 1; round <= 4; ++round) {
-      ++arrived;
-      c.world.barrier();
-      EXPECT_GE(arrived.load(), 32 * round);
-      c.world.barrier();
-    }
-    Values x(DType::kI32, 9000, [&](auto i) { return value(c.world.rank(), i); });
-    c.world.all_reduce(c.compute, x.view(), ReduceOp::kSum);
-    expect_values(x, [&](auto i) { return reduced(ReduceOp::kSum, 32, i); }, "32 ranks");
-  });
+  launch_on_nodes({equal_nodes(4, 8)})(32, [&](RankContext& c) { meet_and_sum(c, arrived, 4, 9000); });
 }
 
 }  // namespace

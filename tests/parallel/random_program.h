@@ -1,6 +1,7 @@
 // Random programs of interleaved operations over several communicators and streams, the same on every rank, checked by value.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -128,6 +129,32 @@ inline void run_without_allocating(RankContext& c) {
   round();
   const NoAllocationScope none("the test");
   round();
+}
+
+// More operations than a communicator keeps, none awaited: issuing waits for the oldest.
+inline void queue_many(RankContext& c, std::int64_t elements, int rounds) {
+  std::vector<float> x(static_cast<std::size_t>(elements), 1.0f), y(x.size() * static_cast<std::size_t>(c.world.size()), 0.0f);
+  const TensorView a(x.data(), DType::kF32, {elements}), b(y.data(), DType::kF32, {std::ssize(y)});
+  for (int i = 0; i < rounds; ++i) {
+    c.world.all_gather(*c.queues[0], b, a);
+    c.world.reduce_scatter(*c.queues[0], a, b, ReduceOp::kMax);
+  }
+  c.queues[0]->synchronize();
+  EXPECT_EQ(x[7], 1.0f);
+}
+
+// `arrived` counts the ranks that came to a barrier, on whatever cores there are.
+inline void meet_and_sum(RankContext& c, std::atomic<int>& arrived, int rounds, std::int64_t elements) {
+  const int ranks = c.world.size();
+  for (int round = 1; round <= rounds; ++round) {
+    ++arrived;
+    c.world.barrier();
+    EXPECT_GE(arrived.load(), ranks * round);
+    c.world.barrier();
+  }
+  Values x(DType::kI32, elements, [&](auto i) { return value(c.world.rank(), i); });
+  c.world.all_reduce(c.compute, x.view(), ReduceOp::kSum);
+  expect_values(x, [&](auto i) { return reduced(ReduceOp::kSum, ranks, i); }, "many ranks");
 }
 
 }  // namespace trident::conformance

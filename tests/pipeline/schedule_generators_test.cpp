@@ -107,8 +107,8 @@ TEST(Generators, InterleavedRefusesOtherMicroBatchCounts) {
 
 TEST(Generators, SchedulesAreMadeByName) {
   for (const ScheduleKind kind : {ScheduleKind::kGpipe, ScheduleKind::k1f1b, ScheduleKind::kInterleaved})
-    EXPECT_EQ(parse_schedule_kind(to_string(kind)), kind);
-  EXPECT_EQ(parse_schedule_kind("zb-h1"), std::nullopt);
+    EXPECT_EQ(parse_name<ScheduleKind>(to_string(kind)), kind);
+  EXPECT_EQ(parse_name<ScheduleKind>("zb-h1"), std::nullopt);
   EXPECT_EQ(make_schedule(ScheduleKind::kGpipe, 2, 1, 3), make_gpipe(2, 3));
   EXPECT_EQ(make_schedule(ScheduleKind::k1f1b, 2, 1, 3), make_1f1b(2, 3));
   EXPECT_EQ(make_schedule(ScheduleKind::kInterleaved, 2, 2, 4), make_interleaved(2, 2, 4));

@@ -133,12 +133,7 @@ class RealPassTest : public UnitPlanTest {
   std::string refusal(const std::function<void(Pass&)>& calls) {
     Pass p({.ops = oracle_, .stream = stream_, .tensor = *tensor_, .params = none_, .geometry = geometry_, .unit = 7},
            plan_.memory());
-    try {
-      calls(p);
-    } catch (const InternalError& error) {
-      return error.what();
-    }
-    return "";
+    return error_of<InternalError>([&] { calls(p); });
   }
   std::string scratch(PassKind kind, DType dtype, const Shape& shape) {
     return refusal([&](Pass& p) {
@@ -171,7 +166,7 @@ class RealPassTest : public UnitPlanTest {
 
 TEST_F(RealPassTest, SavedTensorsAreThoseOfTheDryPass) {
   const Saved other{"another", ActivationKind::kNorms, LastUse::kW};
-  EXPECT_EQ(refusal([&](Pass& p) { p.save(saved_, DType::kF32, {8}); }), "");
+  EXPECT_EQ(refusal([&](Pass& p) { p.save(saved_, DType::kF32, {8}); }), "no error");
   expect_parts(refusal([&](Pass& p) { p.save(saved_, DType::kF32, {9}); }),
                {"unit 7: the norm's output is f32 [9], the dry pass made it f32 [8]"});
   expect_parts(refusal([&](Pass& p) { p.save(saved_, DType::kBF16, {8}); }), {"the norm's output is bf16"});
@@ -180,18 +175,18 @@ TEST_F(RealPassTest, SavedTensorsAreThoseOfTheDryPass) {
 
 // Scratch of another shape, type or place is refused, and so is that of another call, although there is room.
 TEST_F(RealPassTest, ScratchIsThatOfTheDryPass) {
-  EXPECT_EQ(scratch(PassKind::kForward, DType::kF32, {64}), "");
-  EXPECT_EQ(scratch(PassKind::kBackwardInput, DType::kF32, {2}), "");
+  EXPECT_EQ(scratch(PassKind::kForward, DType::kF32, {64}), "no error");
+  EXPECT_EQ(scratch(PassKind::kBackwardInput, DType::kF32, {2}), "no error");
   expect_parts(scratch(PassKind::kForward, DType::kF32, {65}),
                {"unit 7: forward takes scratch f32 [65] at byte 0 as number 0, which its dry pass did not"});
-  EXPECT_NE(scratch(PassKind::kForward, DType::kF32, {8, 8}), "");
+  EXPECT_NE(scratch(PassKind::kForward, DType::kF32, {8, 8}), "no error");
   expect_parts(scratch(PassKind::kForward, DType::kBF16, {3, 4}), {"at byte 0"});
   expect_parts(scratch(PassKind::kBackwardInput, DType::kF32, {64}), {"backward_input takes"});
   expect_parts(scratch(PassKind::kRecompute, DType::kF32, {2}), {"recompute takes"});
 }
 
 TEST_F(RealPassTest, ScratchIsTakenInTheOrderAndNumberOfTheDryPass) {
-  EXPECT_EQ(in_forward(forward), "");
+  EXPECT_EQ(in_forward(forward), "no error");
   expect_parts(in_forward([](Pass& p) {
                  forward(p);
                  forward(p);
@@ -215,7 +210,7 @@ TEST_F(RealPassTest, CallsBeginAndEnd) {
   EXPECT_EQ(refusal([](Pass& p) {
               for (int i = 0; i < 2; ++i) p.begin(PassKind::kForward), forward(p), p.end();
             }),
-            "");
+            "no error");
   expect_parts(refusal(forward), {"unit 7: scratch f32 [64] is taken in no call"});
   expect_parts(in_forward([](Pass& p) { p.scratch(DType::kF32, {64}); }),
                {"unit 7: forward ends with 256 bytes of scratch in use"});
@@ -273,15 +268,10 @@ TEST_F(UnitPlanTest, WhatIsHeldForWeightGradientsIsReadByThem) {
       if (reads_saved) p[input];
       if (reads_kept) p[kept];
     });
-    try {
-      plan.check_last_uses();
-    } catch (const InternalError& error) {
-      return error.what();
-    }
-    return "";
+    return error_of<InternalError>([&] { plan.check_last_uses(); });
   };
   for (const RecomputePolicy policy : {RecomputePolicy::kNone, RecomputePolicy::kFull}) {
-    EXPECT_EQ(refusal(policy, true, true), "");
+    EXPECT_EQ(refusal(policy, true, true), "no error");
     expect_parts(refusal(policy, false, true),
                  {"unit 7: the activation's input is held for backward_weight, which does not read it; declare it LastUse"});
     expect_parts(refusal(policy, true, false), {"unit 7: the gradient of an output is held for backward_weight"});

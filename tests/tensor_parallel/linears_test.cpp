@@ -4,11 +4,16 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
+#include "core/int_math.h"
 #include "tensor_parallel/column_parallel_linear.h"
 #include "tensor_parallel/row_parallel_linear.h"
+#include "tensor_parallel/vocab_parallel_cross_entropy.h"
+#include "tensor_parallel/vocab_parallel_embedding.h"
 #include "tests/support/planned_unit.h"
 #include "tests/support/reference_attention.h"
 
@@ -25,8 +30,12 @@ constexpr std::int64_t kSequence = 8, kBatch = 2, kRows = kSequence * kBatch;
 struct Case {
   int degree;
   bool sequence_parallel;
+  std::int64_t padding = 0;  // a vocabulary is padded to a multiple of this per rank
 
-  std::string name() const { return std::to_string(degree) + (sequence_parallel ? "SequenceParallel" : ""); }
+  std::string name() const {
+    return std::to_string(degree) + (padding > 0 ? "Padding" + std::to_string(padding) : "") +
+           (sequence_parallel ? "SequenceParallel" : "");
+  }
   friend void PrintTo(const Case& c, std::ostream* out) { *out << c.name(); }
 };
 
@@ -227,6 +236,201 @@ TEST_P(LinearTest, ProjectionsShareTheirInput) {
 INSTANTIATE_TEST_SUITE_P(Degrees, LinearTest,
                          ::testing::Values(Case{1, false}, Case{1, true}, Case{2, false}, Case{2, true}, Case{4, false},
                                            Case{4, true}),
+                         [](const auto& info) { return info.param.name(); });
+
+// Vocabulary-parallel embedding and cross-entropy, whole and in pieces, over 1, 2, 4 ranks against
+// plain loops in double; padding changes nothing.
+
+constexpr std::int64_t kHidden = 4, kVocabulary = 11;
+
+std::int64_t padded(const Case& c) { return round_up(kVocabulary, c.padding * c.degree); }
+
+class VocabularyTest : public ::testing::TestWithParam<Case> {};
+
+TEST_P(VocabularyTest, EmbeddingEqualsSerial) {
+  const Case c = GetParam();
+  std::vector<double> table(kVocabulary * kHidden), d_y(kRows * kHidden), d_table(table.size(), 0.0);
+  std::vector<std::int32_t> tokens(kRows);
+  for (std::size_t i = 0; i < table.size(); ++i) table[i] = static_cast<double>(i) - 20.0;
+  for (std::size_t i = 0; i < d_y.size(); ++i) d_y[i] = static_cast<double>(i * 3 % 7) - 3.0;
+  for (std::size_t r = 0; r < kRows; ++r) tokens[r] = static_cast<std::int32_t>(r * 5 % kVocabulary);
+  for (std::size_t i = 0; i < d_y.size(); ++i)
+    d_table[static_cast<std::size_t>(tokens[i / kHidden]) * kHidden + i % kHidden] += d_y[i];
+
+  GradientCollector collector(c.degree);
+  testing::run_tensor_ranks(c.degree, {}, [&](TensorRank& rank) {
+    const LayerGeometry g = geometry_of(c, rank.rank());
+    UnitPlan plan(g, rank.device.ops());
+    ParamSpec spec;
+    spec.name = "table";
+    spec.parts = {{.tensor = "table", .tensor_shape = {kVocabulary, kHidden}, .rows = kVocabulary, .padded_rows = padded(c)}};
+    if (c.degree > 1) spec.sharding = {ShardDim::kRows, c.degree};
+    const VocabParallelEmbedding embedding(padded(c) / c.degree, kHidden, plan.param_list().add(spec));
+    plan.run([&](Pass& p) {
+      const TensorView dry_tokens = dry_view(DType::kI32, {kRows});
+      p.begin(PassKind::kForward);
+      embedding.forward(p, dry_view(DType::kF32, g.activation_shape(kHidden)), dry_tokens);
+      p.end();
+      p.begin(PassKind::kBackwardInput);
+      embedding.d_y(p);
+      p.end();
+      p.begin(PassKind::kBackwardWeight);
+      embedding.backward_weight(p, dry_tokens);
+    });
+    PlannedUnit unit(rank, plan, {{"table", table}});
+
+    std::vector<float> y(static_cast<std::size_t>(g.local_rows() * kHidden));
+    const ConstTensorView token_view(tokens.data(), DType::kI32, {kRows});
+    embedding.forward(unit.pass(PassKind::kForward), {y.data(), DType::kF32, g.activation_shape(kHidden)}, token_view);
+    float* d = embedding.d_y(unit.pass(PassKind::kBackwardInput)).as<float>();
+    const auto offset = static_cast<std::size_t>(g.row_offset() * kHidden);
+    for (std::size_t i = 0; i < y.size(); ++i) {
+      const std::size_t at = offset + i;
+      EXPECT_EQ(y[i], table[static_cast<std::size_t>(tokens[at / kHidden]) * kHidden + at % kHidden]) << "row " << at / kHidden;
+      d[i] = static_cast<float>(d_y[at]);
+    }
+    embedding.backward_weight(unit.pass(PassKind::kBackwardWeight), token_view);
+    unit.collect(collector);
+  });
+  EXPECT_EQ(collector.whole().at("table"), d_table);
+}
+
+// The cross-entropy of logits that cover every case, in plain loops. `softcap` over 0 bounds the logits; `weights` are of rows, or
+// empty.
+struct SerialLoss {
+  SerialLoss(float softcap, const std::vector<float>& weights) {
+    for (std::size_t i = 0; i < logits.size(); ++i) logits[i] = 3.0 * std::sin(static_cast<double>(i)) + (i % 13 == 0 ? 40.0 : 0.0);
+    for (std::size_t r = 0; r < kRows; ++r) {
+      targets[r] = r % 5 == 4 ? -1 : static_cast<std::int32_t>(r * 3 % kVocabulary);
+      if (targets[r] < 0) continue;
+      if (r % 4 == 3) logits[r * kVocabulary + static_cast<std::size_t>(targets[r])] += 60;  // it is the arg max
+      std::vector<double> row(&logits[r * kVocabulary], &logits[r * kVocabulary] + kVocabulary), slope(kVocabulary, 1.0);
+      for (std::size_t v = 0; softcap > 0 && v < kVocabulary; ++v) {
+        const double bounded = std::tanh(row[v] / softcap);
+        row[v] = softcap * bounded;
+        slope[v] = 1 - bounded * bounded;
+      }
+      const double weight = weights.empty() ? 1.0 : double{weights[r]};
+      double largest = *std::ranges::max_element(row), sum = 0.0;
+      for (std::size_t v = 0; v < kVocabulary; ++v) sum += std::exp(row[v] - largest);
+      for (std::size_t v = 0; v < kVocabulary; ++v)
+        d_logits[r * kVocabulary + v] =
+            (std::exp(row[v] - largest) / sum - (targets[r] == static_cast<std::int32_t>(v))) * slope[v] * kScale * weight;
+      below[r] = row[static_cast<std::size_t>(targets[r])] - largest;
+      row_losses[r] = std::log(sum) - below[r];
+      loss += weight * row_losses[r];
+      sum_of_rows += row_losses[r];
+    }
+  }
+
+  // Checks what a forward wrote for each row, and overwrites it for the next one.
+  void expect_rows(std::vector<float>& of_rows, std::vector<float>& target_logits) const {
+    std::int64_t correct = 0;
+    double all = 0;
+    for (std::size_t r = 0; r < kRows; ++r) {
+      const float target_logit = std::exchange(target_logits[r], -1.0f), row_loss = std::exchange(of_rows[r], -1.0f);
+      all += row_loss;
+      if (targets[r] < 0) {
+        EXPECT_EQ(row_loss, 0.0f) << "row " << r << " does not count";
+        continue;
+      }
+      EXPECT_NEAR(target_logit, below[r], 1e-4) << "row " << r;
+      EXPECT_EQ(target_logit == 0, below[r] == 0) << "row " << r << ": whether the target is the arg max";
+      correct += target_logit == 0 ? 1 : 0;
+      EXPECT_NEAR(row_loss, row_losses[r], 1e-6 * std::max(1.0, row_losses[r])) << "row " << r;
+    }
+    EXPECT_EQ(correct, 5);
+    EXPECT_NEAR(all, sum_of_rows, 1e-6 * sum_of_rows);
+  }
+
+  static constexpr float kScale = 0.125f;  // of the gradients
+  std::vector<double> logits = std::vector<double>(kRows * kVocabulary), d_logits = logits;
+  std::vector<std::int32_t> targets = std::vector<std::int32_t>(kRows);
+  std::vector<double> row_losses = std::vector<double>(kRows);
+  std::vector<double> below = row_losses;  // targets' logits less the largest of their rows
+  double loss = 0.0, sum_of_rows = 0.0;
+};
+
+void expect_serial_cross_entropy(const Case& c, float softcap, const std::vector<float>& weights = {}) {
+  const SerialLoss serial(softcap, weights);
+  testing::run_tensor_ranks(c.degree, {}, [&](TensorRank& rank) {
+    const LayerGeometry g = geometry_of(c, rank.rank());
+    const auto columns = static_cast<std::size_t>(padded(c) / c.degree), first = columns * static_cast<std::size_t>(rank.rank());
+    UnitPlan plan(g, rank.device.ops());
+    const VocabParallelCrossEntropy cross_entropy(static_cast<std::int64_t>(columns), kVocabulary, softcap);
+    plan.run([&](Pass& p) {
+      p.begin(PassKind::kForward);
+      const ScratchScope scope(p.scratch_cursor());
+      cross_entropy.begin(p);
+    });
+    PlannedUnit unit(rank, plan, {});
+
+    std::vector<float> local(kRows * columns, 1e6f);  // padding columns hold nonsense
+    for (std::size_t r = 0; r < kRows; ++r)
+      for (std::size_t v = 0; v < columns && first + v < kVocabulary; ++v)
+        local[r * columns + v] = static_cast<float>(serial.logits[r * kVocabulary + first + v]);
+    double result = -1.0;
+    const TensorView view(local.data(), DType::kF32, {kRows, static_cast<std::int64_t>(columns)});
+    const TensorView loss_view(&result, DType::kF64, {1});
+    const LossRows target_view(ConstTensorView(serial.targets.data(), DType::kI32, {kRows}),
+                               weights.empty() ? ConstTensorView() : ConstTensorView(weights.data(), DType::kF32, {kRows}));
+    std::vector<float> of_rows(kRows, -1.0f), target_logits(kRows, -1.0f);
+    const LossOutputs with_rows{loss_view, TensorView(of_rows.data(), DType::kF32, {kRows}),
+                                TensorView(target_logits.data(), DType::kF32, {kRows})};
+    cross_entropy.forward(unit.pass(PassKind::kForward), {loss_view, {}, {}}, view, target_view);
+    const double alone = std::exchange(result, -1.0);
+    cross_entropy.forward(unit.pass(PassKind::kForward), with_rows, view, target_view);
+    EXPECT_EQ(result, alone) << "with the rows' losses beside it";
+    EXPECT_NEAR(result, serial.loss, 1e-6 * serial.sum_of_rows);
+    serial.expect_rows(of_rows, target_logits);
+    const double whole = std::exchange(result, -1.0);
+    // Rows from the last to the first, three at a time: kRows is no multiple of that.
+    const auto in_pieces = [&](const auto& f) {
+      for (std::int64_t first = kRows / 3 * 3; first >= 0; first -= 3)
+        f(view.rows(first, std::min<std::int64_t>(3, kRows - first)), first);
+    };
+    {
+      Pass& p = unit.pass(PassKind::kForward);
+      const ScratchScope scope(p.scratch_cursor());
+      const VocabParallelCrossEntropy::Rows all = cross_entropy.begin(p);
+      in_pieces([&](TensorView piece, std::int64_t first) { cross_entropy.add_rows(p, all, piece, first, target_view); });
+      cross_entropy.finish(p, all, with_rows, target_view);
+    }
+    serial.expect_rows(of_rows, target_logits);
+    EXPECT_EQ(result, whole);
+    std::vector<float> in_forward = local;
+    if (c.degree == 1) {
+      const TensorView all(in_forward.data(), DType::kF32, view.shape());
+      cross_entropy.forward(unit.pass(PassKind::kForward), with_rows, all, target_view, SerialLoss::kScale);
+      EXPECT_EQ(result, whole);
+      serial.expect_rows(of_rows, target_logits);
+    }
+    in_pieces([&](TensorView piece, std::int64_t first) {
+      cross_entropy.backward(unit.pass(PassKind::kBackward), piece, first, target_view, SerialLoss::kScale);
+    });
+    if (c.degree == 1) {
+      EXPECT_EQ(in_forward, local) << "forward leaves what backward makes";
+    }
+    for (std::size_t r = 0; r < kRows; ++r)
+      for (std::size_t v = 0; v < columns; ++v) {
+        const double expected = first + v < kVocabulary ? serial.d_logits[r * kVocabulary + first + v] : 0.0;
+        EXPECT_NEAR(local[r * columns + v], expected, 1e-6) << "row " << r << ", token " << first + v;
+      }
+  });
+}
+
+TEST_P(VocabularyTest, CrossEntropyEqualsSerial) { expect_serial_cross_entropy(GetParam(), 0); }
+TEST_P(VocabularyTest, WeightedCrossEntropyEqualsSerial) {
+  std::vector<float> weights(kRows);
+  for (std::size_t r = 0; r < kRows; ++r) weights[r] = 0.5f - static_cast<float>(r % 4) / 4.0f;  // of both signs, and 0
+  expect_serial_cross_entropy(GetParam(), 0, weights);
+}
+TEST_P(VocabularyTest, BoundedCrossEntropyEqualsSerial) { expect_serial_cross_entropy(GetParam(), 30); }
+
+INSTANTIATE_TEST_SUITE_P(Degrees, VocabularyTest,
+                         ::testing::Values(Case{1, false, 1}, Case{1, false, 128}, Case{2, false, 1}, Case{2, true, 4},
+                                           Case{4, false, 8},  // two ranks hold nothing but padding
+                                           Case{4, true, 1}),
                          [](const auto& info) { return info.param.name(); });
 
 }  // namespace

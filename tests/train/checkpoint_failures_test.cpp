@@ -60,7 +60,7 @@ class Saver {
     inputs.plan = trainer.plan();
     inputs.plan.config.checkpoint.dir = folder;
     if (on_error != kOnlyReads) inputs.plan.config.checkpoint.every = {.steps = 1, .at_end = true};
-    if (on_error != kOnlyReads) inputs.plan.config.checkpoint.on_error = parse_on_error(on_error).value();
+    if (on_error != kOnlyReads) inputs.plan.config.checkpoint.on_error = parse_name<OnError>(on_error).value();
     inputs.plan.config.run.dir = folder + "/run";
     inputs.resume = std::move(resume);
     return inputs;

@@ -12,7 +12,6 @@
 #include "tests/data/temporary_folder.h"
 #include "tests/parallel/node_ranks.h"
 #include "train/run/between_steps.h"
-#include "train/run/gather_times.h"
 #include "train/run/rank_trainer.h"
 #include "train/run/run_files.h"
 #include "train/run/run_report.h"

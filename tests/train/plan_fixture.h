@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "planner/predict/cluster_forecast.h"
-#include "planner/price/price_book.h"
+#include "planner/price/cluster.h"
 #include "train/config/option_values.h"
 #include "train/config/train_config.h"
 

@@ -311,12 +311,7 @@ TEST(ChooseDevice, WhatEveryWordComesTo) {
   const DeviceChoice without = choose(AskedDevice::kAuto, none);
   EXPECT_EQ(without.kind, DeviceKind::kCpu);
   EXPECT_EQ(without.why, "no GPU in this machine");
-  try {
-    choose(AskedDevice::kCuda, none);
-    ADD_FAILURE() << "no GPU, and no error";
-  } catch (const ConfigError& error) {
-    EXPECT_STREQ(error.what(), "device = cuda: no GPU in this machine");
-  }
+  EXPECT_EQ(error_of<ConfigError>([&] { choose(AskedDevice::kCuda, none); }), "device = cuda: no GPU in this machine");
 }
 
 TEST(ChooseDevice, TheLeastMemoryAndOldestGpuDecide) {

@@ -9,12 +9,11 @@
 
 #include "core/clock.h"
 #include "core/file_io.h"
-#include "device/cpu/cpu_device.h"
-#include "parallel/shared_memory/thread_world.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/support/cpu_ranks.h"
+#include "tests/support/error_text.h"
 #include "tests/support/layout_run.h"
 #include "tests/train/trace_file.h"
-#include "train/plan/machine.h"
 
 namespace trident::testing {
 namespace {
@@ -39,10 +38,7 @@ Traced trace_run(const TemporaryFolder& folder, const std::string& config_text, 
   std::ostringstream said;
   LogSink log(said);
   const TrainOutput output{said, ConsoleMode::kPlain, log};
-  ThreadWorld world(plan.world_size(), /*timeout_seconds=*/60.0);
-  run_thread_ranks(world, [&](int rank) {
-    CpuDevice device(world.doorbell(rank), CpuDeviceOptions{});
-    RankTrainer trainer(plan, device, world.communicator(rank, device.progress()));
+  on_cpu_ranks(plan, [&](int rank, RankTrainer& trainer) {
     RunSink sink(output, config.log);
     StepTracer tracer(trainer, sink, first, last);
     for (int step = 1; step <= kSteps; ++step) {
@@ -54,7 +50,6 @@ Traced trace_run(const TemporaryFolder& folder, const std::string& config_text, 
     }
     const std::optional<std::string> path = tracer.finish();
     if (rank == 0) traced.path = path;
-    trainer.drain();
   });
   if (traced.path) traced.trace = json::parse(read_file(*traced.path));
   return traced;
@@ -141,14 +136,8 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(StepTracer, AFolderThatCannotBeMadeIsNamed) {
   const TemporaryFolder folder;
   std::ofstream(folder / "trace") << "a file where the folder is to be";
-  try {
-    trace_run(folder, tiny_llama_config(), {"log.on_error=stop"}, 1, 2);
-    FAIL() << "traced into a file";
-  } catch (const StorageError& error) {
-    const std::string text = error.what();
-    EXPECT_NE(text.find(folder / "trace: the folder cannot be created"), std::string::npos) << text;
-    EXPECT_NE(text.find("; "), std::string::npos) << "no remedy: " << text;
-  }
+  expect_parts(error_of<StorageError>([&] { trace_run(folder, tiny_llama_config(), {"log.on_error=stop"}, 1, 2); }),
+               {folder / "trace: the folder cannot be created", "; "});  // and a remedy
 }
 
 // A sink holds the trace as it holds the other files of a run: a run that ends with an error leaves none that looks whole.

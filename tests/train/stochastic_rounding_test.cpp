@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "core/check.h"
+#include "tests/support/error_text.h"
 #include "tests/support/layout_run.h"
 #include "train/plan/machine.h"
 
@@ -161,13 +162,7 @@ TEST(StochasticRounding, NeedsAProcessorThatComputesInBf16) {
   machine.bf16_over_fp32 = 2;
   EXPECT_EQ(make_run_plan(config, resolve_model(config), 0, machine).compute, DType::kBF16);
   machine.bf16_over_fp32 = 0;
-  std::string message;
-  try {
-    make_run_plan(config, resolve_model(config), 0, machine);
-  } catch (const ConfigError& error) {
-    message = error.what();
-  }
-  EXPECT_EQ(message,
+  EXPECT_EQ(error_of<ConfigError>([&] { make_run_plan(config, resolve_model(config), 0, machine); }),
             "precision.stochastic_rounding = true: only bf16 weights are rounded at random, and weights are f32 (precision.compute "
             "= auto: the "
             "processor has no bf16 products); set precision.compute to \"bf16\", or precision.stochastic_rounding to false");

@@ -11,7 +11,7 @@
 #include "core/nearest_name.h"
 #include "core/parallel_axis.h"
 #include "train/config/foreign_answers.h"
-#include "train/config/layout_text.h"
+#include "train/config/option_values.h"
 
 namespace trident {
 namespace {

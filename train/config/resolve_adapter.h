@@ -2,13 +2,22 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/adapter_spec.h"
+#include "core/function_ref.h"
 #include "model/config/model_config.h"
 #include "train/config/train_config.h"
 
 namespace trident {
+
+// Sets the adapter block to what the adapter_config.json of adapter.init_from says; its modules get their whole names. `given`:
+// whether somebody gave a key, which then must say the same. Where the folder is gone, keys that were given stay: a run that goes
+// on needs no more.
+// ConfigError naming both for a key that says otherwise, and for what PEFT trains and Trident does not, and where nothing
+// says the keys; as read_peft_config().
+void take_adapter_folder(TrainConfig& config, FunctionRef<bool(std::string_view key)> given);
 
 // The linear layers of the model's blocks, by Hugging Face's names, in the order of its state_dict().
 std::vector<std::string> adaptable_modules(const ModelConfig& model);

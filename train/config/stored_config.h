@@ -1,6 +1,7 @@
 // A configuration as runs leave it, in config.resolved.json and in manifests, and by which rules it is read back.
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -25,5 +26,13 @@ StoredConfig read_stored(const JsonValue& stored, std::string_view source);
 
 // run_id of what was stored; "" where it has none.
 std::string run_id_of(const JsonValue& stored);
+
+// A key path ("parallel.tensor") and both values as JSON text; "nothing" where one side lacks the key.
+struct Difference {
+  std::string path, a, b;
+};
+
+// The first one, in the order of `a`; nothing where they are equal.
+std::optional<Difference> first_difference(const JsonValue& a, const JsonValue& b, const std::string& path = "");
 
 }  // namespace trident

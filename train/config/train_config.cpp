@@ -9,36 +9,25 @@
 #include "core/counted.h"
 #include "core/file_io.h"
 #include "core/foreign_folder.h"
-#include "train/config/adapter_folder.h"
 #include "train/config/option_check.h"
+#include "train/config/resolve_adapter.h"
 #include "train/config/resolve_model.h"
 
 namespace trident {
 namespace {
 
-constexpr std::string_view kAuto = "auto";  // of data.tokenizer
+constexpr std::string_view kAuto = "auto";                     // of data.tokenizer
+constexpr std::string_view kNewest = "auto", kNever = "never";  // of checkpoint.resume
 
 // One overload pair per member type: from a canonical option value, and back.
 void read(const JsonValue& v, std::string& out) { out = v.as_string(); }
 void read(const JsonValue& v, std::int64_t& out) { out = v.is_null() ? 0 : v.as_integer(); }
 void read(const JsonValue& v, double& out) { out = v.as_number(); }
 void read(const JsonValue& v, bool& out) { out = !v.is_null() && v.as_bool(); }
+template <NamedEnum Enum> void read(const JsonValue& v, Enum& out) { out = parse_name<Enum>(v.as_string()).value(); }
 void read(const JsonValue& v, ZeroPreset& out) { out = parse_zero_preset(v.as_string()).value(); }
-void read(const JsonValue& v, ParamGather& out) { out = parse_param_gather(v.as_string()).value(); }
-void read(const JsonValue& v, ScheduleKind& out) { out = parse_schedule_kind(v.as_string()).value(); }
-void read(const JsonValue& v, ComputeFormat& out) { out = parse_compute_format(v.as_string()).value(); }
-void read(const JsonValue& v, RecomputePolicy& out) { out = parse_recompute_policy(v.as_string()).value(); }
-void read(const JsonValue& v, DocumentBoundaries& out) { out = parse_document_boundaries(v.as_string()).value(); }
-void read(const JsonValue& v, SampleKind& out) { out = parse_sample_kind(v.as_string()).value(); }
-void read(const JsonValue& v, AskedDevice& out) { out = parse_asked_device(v.as_string()).value(); }
 void read(const JsonValue& v, UpdateRule& out) { out = parse_update_rule(v.as_string()).value(); }
 void read(const JsonValue& v, LrScheduleType& out) { out = parse_lr_schedule_type(v.as_string()).value(); }
-void read(const JsonValue& v, LrDecay& out) { out = parse_lr_decay(v.as_string()).value(); }
-void read(const JsonValue& v, CheckpointContent& out) { out = parse_checkpoint_content(v.as_string()).value(); }
-void read(const JsonValue& v, LossType& out) { out = parse_loss_type(v.as_string()).value(); }
-void read(const JsonValue& v, DpoVariant& out) { out = parse_dpo_variant(v.as_string()).value(); }
-void read(const JsonValue& v, LossNormalize& out) { out = parse_loss_normalize(v.as_string()).value(); }
-void read(const JsonValue& v, OnError& out) { out = parse_on_error(v.as_string()).value(); }
 void read(const JsonValue& v, AxisOrder& out) { out = parse_axis_order(v.as_string()).value(); }
 void read(const JsonValue& v, ResumeFrom& out) { out = v.is_null() ? ResumeFrom{} : parse_resume_from(v.as_string()); }
 void read(const JsonValue& v, OrAuto<std::int64_t>& out) {
@@ -104,8 +93,6 @@ JsonValue write(const std::string& x) { return x; }
 JsonValue write(std::int64_t x) { return x; }
 JsonValue write(double x) { return x; }
 JsonValue write(bool x) { return x; }
-JsonValue write(ZeroPreset x) { return to_string(x); }
-JsonValue write(ParamGather x) { return to_string(x); }
 JsonValue write(UpdateRule x) { return to_string(x); }
 template <class Enum> requires requires(Enum x) { { to_string(x) } -> std::same_as<std::string_view>; }
 JsonValue write(Enum x) { return std::string(to_string(x)); }
@@ -301,6 +288,21 @@ void refuse_other_rules(const OptionValues& values) {
 }
 
 }  // namespace
+
+ResumeFrom parse_resume_from(std::string_view text) {
+  if (text == kNewest) return {ResumeFrom::Kind::kNewest, ""};
+  if (text == kNever) return {ResumeFrom::Kind::kNever, ""};
+  return {ResumeFrom::Kind::kPath, std::string(text)};
+}
+
+std::string to_string(const ResumeFrom& from) {
+  switch (from.kind) {
+    case ResumeFrom::Kind::kNewest: return std::string(kNewest);
+    case ResumeFrom::Kind::kNever: return std::string(kNever);
+    case ResumeFrom::Kind::kPath: break;
+  }
+  return from.path;
+}
 
 TrainConfig unvalidated_config(const OptionValues& values) {
   values.require_complete();

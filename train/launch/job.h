@@ -23,8 +23,8 @@
 #include "train/launch/rank_devices.h"
 #include "train/launch/start_watch.h"
 #include "train/run/job_rank.h"
-#include "train/run/run_end.h"
 #include "train/run/run_together.h"
+#include "train/run/stop_request.h"
 
 namespace trident {
 

@@ -16,7 +16,7 @@
 #include "core/json_reader.h"
 #include "device/cpu/cpu_device.h"
 #include "device/cpu/multiply_rates.h"
-#include "train/config/config_difference.h"
+#include "train/config/stored_config.h"
 #include "train/launch/rank_devices.h"
 #include "train/run/run_together.h"
 

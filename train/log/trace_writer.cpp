@@ -87,7 +87,7 @@ void TraceWriter::add_slice(int rank, const TraceSlice& slice) {
   const std::string index = fmt::format(",\"instruction\":{}", slice.instruction);
   switch (slice.lane) {
     case TraceLane::kCompute:
-      return write(short_name(instruction), category_of(instruction.kind),
+      return write(short_name(instruction), to_string(instruction.kind),
                    fmt::format("{},\"text\":{},\"cpu_us\":{:.3f},\"waited_us\":{:.3f}", index, in_quotes(to_string(instruction)),
                                1e6 * slice.cpu, 1e6 * slice.waited));
     case TraceLane::kWaiting: return write("wait", "wait", index);

@@ -19,8 +19,8 @@
 #include "model/model_constants.h"
 #include "pipeline/schedule/schedule_check.h"
 #include "pipeline/schedule/schedule_generators.h"
+#include "pipeline/schedule/step_program.h"
 #include "pipeline/schedule/step_program_check.h"
-#include "pipeline/schedule/step_program_size.h"
 #include "train/config/resolve_tuning.h"
 #include "train/plan/step_flops.h"
 

@@ -9,7 +9,7 @@
 
 #include "core/file_io.h"
 #include "device/cpu/cpu_device.h"
-#include "train/config/config_difference.h"
+#include "train/config/stored_config.h"
 #include "train/plan/run_plan.h"
 #include "train/run/model_tokenizer.h"
 #include "train/run/rank_trainer.h"

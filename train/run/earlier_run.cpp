@@ -12,7 +12,6 @@
 #include "checkpoint/lease.h"
 #include "core/clock.h"
 #include "core/file_io.h"
-#include "train/config/config_difference.h"
 #include "train/config/stored_config.h"
 
 namespace trident {

@@ -19,7 +19,6 @@
 #include "core/json_reader.h"
 #include "train/run/adopt.h"
 #include "train/run/gather_bytes.h"
-#include "train/run/read_again.h"
 #include "train/run/resume.h"
 #include "train/run/run_manifest.h"
 #include "train/run/weights_source.h"

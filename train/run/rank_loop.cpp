@@ -8,10 +8,10 @@
 #include <limits>
 #include <utility>
 
+#include "core/available_memory.h"
 #include "core/clock.h"
 #include "core/file_io.h"
 #include "core/host_name.h"
-#include "core/resident_memory.h"
 #include "model/config/model_stats.h"
 #include "train/plan/machine.h"
 #include "train/run/between_steps.h"
@@ -19,7 +19,6 @@
 #include "train/run/dry_run.h"
 #include "train/run/earlier_run.h"
 #include "train/run/gather_bytes.h"
-#include "train/run/gather_times.h"
 #include "train/run/non_finite.h"
 #include "train/run/reference.h"
 #include "train/run/run_files.h"

@@ -18,7 +18,6 @@
 #include "train/run/peak_flops.h"
 #include "train/run/rank_trainer.h"
 #include "train/run/run_checkpoints.h"
-#include "train/run/run_end.h"
 #include "train/run/run_inputs.h"
 #include "train/run/run_forecast.h"
 #include "train/run/run_report.h"

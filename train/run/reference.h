@@ -1,6 +1,9 @@
 // The reference of preference optimisation: what frozen weights say of every pair of the training and validation data, asked once.
 #pragma once
 
+#include <cstdint>
+#include <optional>
+#include <string>
 #include <vector>
 
 #include "core/logging.h"
@@ -9,6 +12,17 @@
 #include "train/run/run_inputs.h"
 
 namespace trident {
+
+// reference.f32 of a run directory: what the reference of preference optimisation says of every pair of the training data.
+// reference_valid.f32: the same of the validation data.
+//
+// Little-endian: 4 bytes "TREF", u32 version = 1, u64 identity of data and reference, u64 pairs, u64 hash of the values
+// (FNV-1a), then 2 f32 a pair: the log-probability of the chosen and of the rejected answer's counted targets.
+inline constexpr const char *kReferenceFile = "reference.f32", *kValidReferenceFile = "reference_valid.f32";
+
+void write_reference(const std::string& path, std::uint64_t identity, const std::vector<float>& values);
+// Nothing where there is no such file. DataError naming file and remedy: the file is another's, or damaged.
+std::optional<std::vector<float>> read_reference(const std::string& path, std::uint64_t identity, std::int64_t pairs);
 
 // ConfigError where inputs.reference is of another model, or has other adapters than the weights that training begins with; or,
 // without it, where modules of these trained whole and no base has them as they were.

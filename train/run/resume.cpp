@@ -18,7 +18,6 @@
 #include "core/random_token.h"
 #include "train/config/resolve_model.h"
 #include "train/run/adopt.h"
-#include "train/run/read_again.h"
 #include "train/run/run_manifest.h"
 #include "train/run/weights_source.h"
 

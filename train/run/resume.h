@@ -1,14 +1,18 @@
 // Which checkpoint a run goes on from, or takes its weights from.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/format/manifest.h"
+#include "core/check.h"
 #include "core/file_io.h"
 #include "train/config/train_config.h"
 #include "train/run/weights_source.h"
@@ -75,5 +79,20 @@ void open_base(Resume& checkpoint, const std::optional<std::string>& init_from =
 bool goes_on_in_run_dir(const TrainConfig& config, const std::optional<Resume>& resume);
 // run.id of this start: the one of the run that goes on in run.dir, or a new one, which differs from every other.
 std::string run_id_for(const TrainConfig& config, const std::optional<Resume>& resume);
+
+// read(), up to four times in 2.6 s while it throws StorageError, for a network file system that comes back; note(error, seconds)
+// before each wait. What is damaged or missing is so at once.
+template <class Read, class Note>
+auto read_again(Read&& read, Note&& note) {
+  for (const double seconds : {0.1, 0.5, 2.0}) {
+    try {
+      return read();
+    } catch (const StorageError& error) {
+      note(error, seconds);
+      std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+    }
+  }
+  return read();
+}
 
 }  // namespace trident

@@ -14,7 +14,6 @@
 #include "checkpoint/shard_boxes.h"
 #include "core/host_name.h"
 #include "core/printable.h"
-#include "train/config/config_difference.h"
 #include "train/config/resolve_model.h"
 #include "train/config/stored_config.h"
 #include "train/run/adopt.h"

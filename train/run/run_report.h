@@ -12,7 +12,7 @@
 #include "train/plan/run_plan.h"
 #include "train/run/data_summary.h"
 #include "train/run/rank_trainer.h"
-#include "train/run/run_end.h"
+#include "train/run/stop_request.h"
 
 namespace trident {
 

@@ -7,15 +7,29 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "device/device.h"
 #include "device/operation_log.h"
+#include "parallel/communicator/communicator.h"
 #include "train/log/run_sink.h"
+#include "train/log/trace_writer.h"
 #include "train/run/rank_trainer.h"
 
 namespace trident {
+
+// Equal for processes that read the same monotonic clock: the machine since its start, in this time namespace.
+std::uint64_t clock_identity();
+
+// Collective. On rank 0: by rank, what to add to its monotonic clock, so that times of several machines lie side by side; empty
+// elsewhere. Ranks with rank 0's identity need nothing; of each other clock the first rank answers kPings short messages, and the
+// fastest round trip says the offset, to within half its duration.
+inline constexpr int kPings = 16;
+std::vector<ClockOffset> estimate_clock_offsets(Communicator& world, Device& device, std::uint64_t identity,
+                                                const std::function<double()>& clock);
 
 class StepTracer {
  public:

@@ -49,7 +49,7 @@ int run(AskedDevice device) {
 int main(int argc, char** argv) {
   if (argc != 2) return 64;
   try {
-    return run(parse_asked_device(argv[1]).value());
+    return run(parse_name<AskedDevice>(argv[1]).value());
   } catch (const std::exception& error) {
     fmt::print("{}\n", error.what());
     std::fflush(stdout);

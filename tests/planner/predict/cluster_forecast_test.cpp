@@ -11,13 +11,15 @@
 #include "core/number_text.h"
 #include "model/config/model_stats.h"
 #include "planner/predict/cluster_report.h"
-#include "planner/predict/held_activations.h"
 #include "planner/predict/plan_page.h"
-#include "planner/price/price_book.h"
+#include "planner/predict/plan_timeline.h"
+#include "planner/predict/rank_memory.h"
+#include "planner/price/cluster.h"
 #include "planner/study/study.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/support/error_text.h"
 #include "tests/train/plan_fixture.h"
+#include "tests/train/trace_file.h"
 
 namespace trident {
 namespace {
@@ -50,7 +52,7 @@ TEST(ClusterForecast, PartsOfMemoryAddUpToArenaAndContext) {
       EXPECT_EQ(memory.of(MemoryPartKind::kContext), static_cast<std::int64_t>(hardware.context_bytes));
       std::int64_t activations = 0, exact = 0;
       for (const MemoryPart& part : memory.parts) {
-        if (is_activation(part.kind)) activations += part.bytes;
+        if (part.kind >= MemoryPartKind::kBlockInputs && part.kind <= MemoryPartKind::kSampledText) activations += part.bytes;
         if (part.certainty == Certainty::kExact) exact += part.bytes;
       }
       EXPECT_EQ(activations, run.arena.total_bytes(MemoryUse::kActivations));
@@ -136,12 +138,12 @@ TEST(ClusterForecast, MemoryOverTimeReachesWhatTheArenaHasBlocksFor) {
     for (std::size_t stage = 0; stage < plan.memory.size(); ++stage) {
       const std::vector<HeldBytes> held =
           held_activations(plan.plan.step_programs[stage], plan.forecast.stages[stage].blocks, plan.forecast.price.spans[stage]);
-      const std::int64_t booked = plan.memory[stage].held;
+      const std::int64_t booked = plan.memory[stage].held, most = std::ranges::max(held, {}, &HeldBytes::bytes).bytes;
       if (plan.plan.config.parallel.virtual_stages == 1)
-        EXPECT_EQ(most_held(held), booked);
+        EXPECT_EQ(most, booked);
       else
-        EXPECT_LE(most_held(held), booked);
-      EXPECT_GT(most_held(held), 0);
+        EXPECT_LE(most, booked);
+      EXPECT_GT(most, 0);
       EXPECT_EQ(held.front().seconds, 0);
       EXPECT_EQ(held.back().bytes, 0) << "nothing is kept beyond the step";
       for (std::size_t i = 1; i < held.size(); ++i) EXPECT_GT(held[i].seconds, held[i - 1].seconds);
@@ -332,6 +334,87 @@ TEST(ClusterForecast, SomeStagesAreTheEndsAndTheWanted) {
   EXPECT_TRUE(std::count(some.begin(), some.end(), 13u) == 1);
   plan.memory.resize(3);
   EXPECT_EQ(some_stages(plan, 8, 1), (std::vector<std::size_t>{0, 1, 2}));
+}
+
+// Tests what a plan on a cluster draws: trace, timeline, page and memory over time.
+
+TEST(PlanDrawings, TheTraceOfASimulatedStepIsATrace) {
+  const TemporaryFolder folder;
+  for (const Settings& settings : layouts()) {
+    const ClusterForecast plan = planned(settings);
+    write_plan_trace(folder / "t.json", plan.plan, plan.forecast);
+    const nlohmann::json trace = nlohmann::json::parse(read_file(folder / "t.json"));
+    const nlohmann::json schema = nlohmann::json::parse(read_file(TRIDENT_SOURCE_DIR "/docs/trace.schema.json"));
+    EXPECT_EQ(testing::schema_problems(schema, trace), std::vector<std::string>{});
+    EXPECT_EQ(testing::trace_problems(trace), std::vector<std::string>{});
+    std::size_t sends = 0;
+    for (const StepProgram& program : plan.plan.step_programs)
+      sends += static_cast<std::size_t>(std::count_if(program.instructions.begin(), program.instructions.end(),
+                                                      [](const Instruction& i) { return i.is_send(); }));
+    EXPECT_EQ(testing::count_arrows(trace), sends);
+  }
+}
+
+std::size_t computes_of(const ClusterForecast& plan) {
+  std::size_t n = 0;
+  for (const StepProgram& program : plan.plan.step_programs)
+    for (const Instruction& i : program.instructions) n += i.is_compute() ? 1 : 0;
+  return n;
+}
+
+TEST(PlanDrawings, TheTimelineHasEverySpanWhereItIs) {
+  for (const Settings& settings : layouts()) {
+    const ClusterForecast plan = planned(settings);
+    const Timeline whole = timeline_of(plan.plan, plan.forecast), merged = timeline_of(plan.plan, plan.forecast, 1);
+    std::size_t computes = 0, actions = 0;
+    double busy = 0, merged_end = 0;
+    for (const TimelineRow& row : whole.rows) {
+      double before[2] = {0, 0};
+      for (const TimelineSpan& span : row.spans) {
+        double& end = before[static_cast<std::size_t>(span.lane)];
+        EXPECT_GE(span.start, end - 1e-12);
+        end = span.end;
+        computes += span.number != TimelineSpan::kNoNumber ? 1 : 0;
+        busy = std::max(busy, span.end);
+      }
+    }
+    for (const TimelineRow& row : merged.rows) {
+      for (const TimelineSpan& span : row.spans) {
+        actions += span.number != TimelineSpan::kNoNumber ? 1 : 0;
+        merged_end = std::max(merged_end, span.end);
+      }
+    }
+    EXPECT_EQ(computes, computes_of(plan));
+    EXPECT_EQ(actions, 2u * static_cast<std::size_t>(plan.plan.num_micro_batches * plan.plan.config.parallel.virtual_stages) *
+                           plan.plan.step_programs.size())
+        << "a forward and a backward of each micro-batch and virtual stage";
+    EXPECT_EQ(busy, merged_end);
+    EXPECT_LE(busy, plan.seconds() * (1 + 1e-9));
+  }
+}
+
+TEST(PlanDrawings, ThePageHasTheNumbersAndNoMarkupOfOthers) {
+  const std::string name = "runs/<script>alert(1)</script>";
+  const ClusterReport report = report_on(h100(), demo({"run.dir=" + name}), 0, 2e9);
+  const std::string html = to_html(page_of(report));
+  EXPECT_EQ(html.find("alert(1)</script>"), html.npos);
+  expect_parts(html, {"Plan of runs/&lt;script&gt;alert(1)"});
+  expect_parts(html, {seconds_text(report.plan.seconds()), std::string("2 billion tokens"), settings_text(report.advice.front()),
+                      std::string(to_string(report.plan.limit.limit))});
+  expect_parts(html, {"class=\"timeline\"", "class=\"chart\""});
+}
+
+// A chart of a long step loses none of its peaks.
+TEST(PlanDrawings, AThinnedChartKeepsItsPeaks) {
+  const ClusterReport report = report_on(h100(), demo({"batch.global=4096"}), 0, 0);
+  const LinePlot plot = memory_over_time(report);
+  ASSERT_EQ(plot.lines.size(), 4u);
+  for (std::size_t stage = 0; stage < 4; ++stage) {
+    EXPECT_LE(plot.lines[stage].points.size(), 1210u);
+    double most = 0;
+    for (const PlotPoint& point : plot.lines[stage].points) most = std::max(most, point.y);
+    EXPECT_NEAR(most, 1e-9 * static_cast<double>(report.plan.memory[stage].total()), 1e-9) << "the arena's blocks, all in use";
+  }
 }
 
 }  // namespace

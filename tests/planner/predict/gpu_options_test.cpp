@@ -5,9 +5,9 @@
 #include <string>
 #include <variant>
 
-#include "planner/predict/cluster_report.h"
 #include "planner/predict/cluster_forecast.h"
-#include "planner/price/price_book.h"
+#include "planner/predict/cluster_report.h"
+#include "planner/price/cluster.h"
 #include "tests/train/plan_fixture.h"
 
 namespace trident {

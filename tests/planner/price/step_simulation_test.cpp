@@ -7,11 +7,13 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/check.h"
-#include "pipeline/schedule/step_program_views.h"
+#include "pipeline/schedule/step_program.h"
 #include "planner/price/overlapped_streams.h"
 #include "planner/price/program_loops.h"
 #include "planner/price/step_ops.h"
@@ -86,6 +88,40 @@ TEST(StepSimulation, TurnsOfALoopAreMicroBatchesOneAfterTheOther) {
     EXPECT_DOUBLE_EQ(step.ranks[1].bubble, 1) << more;
     EXPECT_DOUBLE_EQ(step.ranks[1].message, arrives - 1 - 2 * (2 + more)) << more;
   }
+}
+
+// Work beside computing makes it 1.5 times as long and takes twice as long itself. Rank 0 computes to 2 and then 1.5 s beside 6 s
+// of gathering, of which 5.25 s are left; it waits for them until 8.75, computes a second and sends for three. Rank 1 computes one
+// second, then waits for rank 0 until 9.75 and for the message until 12.75; it reduces from 14.75 to 18.75, when both update.
+TEST(StepSimulation, EverySecondIsCountedWhereItBelongs) {
+  const auto update = [] {
+    StreamOp op = compute(1);
+    op.cause = StreamOp::Cause::kUpdate, op.barrier = StreamOp::Barrier::kNorm;
+    return op;
+  };
+  const auto overlapped = [](double seconds) {
+    StreamOp op = compute(seconds);
+    op.stream = StreamOp::Stream::kOverlapped;
+    return op;
+  };
+  StreamOp waiting = compute(1);
+  waiting.back = 1;
+  RankOps first, second;
+  first.ops = {compute(2), overlapped(6), compute(1), waiting, send(true, 1, 0, 3), update()};
+  second.ops = {compute(1), receiving(compute(2), true, 1, 0), overlapped(4), update()};
+  first.most_back = 1;
+  const SimulatedStep step = simulate({first, second}, {2, 1}, {1.5, 2}, Spans::kOff);
+  const auto expect = [&](std::size_t rank, double data, double message, double bubble, double busy) {
+    const RankTimeline& of = step.ranks[rank];
+    EXPECT_DOUBLE_EQ(of.data, data) << rank;
+    EXPECT_DOUBLE_EQ(of.message, message) << rank;
+    EXPECT_DOUBLE_EQ(of.bubble, bubble) << rank;
+    EXPECT_DOUBLE_EQ(of.busy, busy) << rank;
+    EXPECT_DOUBLE_EQ(of.update, 1) << rank;
+    EXPECT_DOUBLE_EQ(of.end, 19.75) << rank;
+  };
+  expect(0, 0.5 + 5.25, 0, 9, 4.5);
+  expect(1, 4, 3, 8.75, 3);
 }
 
 // A turn too many asks for a message that nobody sends.
@@ -190,7 +226,7 @@ Run run(const Step& step, const std::vector<ProgramLoops>& loops, int stages, in
   const std::vector<double> seconds = seconds_of_passes(static_cast<int>(step.programs.front().unit_bytes.size()));
   std::vector<RankOps> ranks;
   for (std::size_t rank = 0; rank < step.programs.size(); ++rank)
-    ranks.push_back(make_rank_ops({step.programs[rank], step.pass_of[rank], seconds, overlap, loops[rank], Merging::kOn}));
+    ranks.push_back(make_rank_ops({step.programs[rank], step.pass_of[rank], seconds, overlap, loops[rank], Spans::kOff}));
   Run run{simulate(ranks, {stages, micro_batches}, {1.25, 1.4}, Spans::kOff), {}};
   for (const RankOps& rank : ranks) run.computes.push_back(rank.computes);
   return run;
@@ -298,6 +334,25 @@ TEST(ProgramsForPricing, AreTheProgramsWithoutReceives) {
           for (std::size_t rank = 0; rank < run.size(); ++rank)
             EXPECT_EQ(without_receives(run[rank]).program.instructions, priced[rank].instructions) << to_text(run[rank]);
         }
+}
+
+// Tests what parts of a step are called: each by words of its own.
+
+TEST(TimePartWords, AreThereForEachPartAndAreItsOwn) {
+  std::set<std::string_view> names, titles, meanings, causes;
+  for (std::size_t part = 0; part < kNumTimeParts; ++part) {
+    const TimePartWords& words = part_words(static_cast<TimePart>(part));
+    EXPECT_EQ(to_string(static_cast<TimePart>(part)), words.name);
+    EXPECT_TRUE(names.insert(words.name).second) << words.name;
+    EXPECT_TRUE(titles.insert(words.title).second) << words.title;
+    EXPECT_TRUE(meanings.insert(words.meaning).second) << words.meaning;
+    EXPECT_TRUE(causes.insert(words.cause).second) << words.cause;
+  }
+  for (const auto& all : {names, titles, meanings, causes}) EXPECT_FALSE(all.contains(""));
+  EXPECT_EQ(part_words(TimePart::kTensor).name, "tp");
+  EXPECT_EQ(part_words(TimePart::kBubble).cause, "the pipeline's bubble");
+  EXPECT_EQ(part_words(TimePart::kLaunch).title, "launch gaps");
+  EXPECT_EQ(part_words(TimePart::kOther).meaning, "what no part is");
 }
 
 }  // namespace

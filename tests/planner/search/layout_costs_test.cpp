@@ -12,7 +12,6 @@
 
 #include "planner/price/cluster.h"
 #include "planner/price/gpu_prices.h"
-#include "planner/price/price_book.h"
 #include "planner/predict/forecast.h"
 #include "tests/train/large_machine.h"
 

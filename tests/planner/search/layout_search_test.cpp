@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
+#include "planner/predict/cluster_forecast.h"
+#include "planner/price/cluster.h"
 #include "planner/price/gpu_prices.h"
-#include "planner/price/price_book.h"
 #include "planner/search/layout_costs.h"
 #include "planner/search/search_run.h"
 #include "planner/search/search_text.h"
-#include "planner/predict/cluster_forecast.h"
 #include "tests/train/large_machine.h"
 
 namespace trident {

@@ -10,14 +10,14 @@
 #include <utility>
 #include <vector>
 
+#include "planner/predict/forecast.h"
+#include "planner/price/cluster.h"
 #include "planner/price/cpu_rates.h"
 #include "planner/price/gpu_prices.h"
-#include "planner/price/price_book.h"
 #include "planner/price/program_loops.h"
-#include "planner/predict/forecast.h"
 #include "planner/search/layout_costs.h"
-#include "train/plan/machine.h"
 #include "tests/train/large_machine.h"
+#include "train/plan/machine.h"
 
 namespace trident {
 namespace {

@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "planner/price/cluster.h"
 #include "planner/price/gpu_prices.h"
-#include "planner/price/price_book.h"
 #include "planner/search/layout_costs.h"
-#include "train/run/dry_run.h"
 #include "tests/train/large_machine.h"
+#include "train/run/dry_run.h"
 
 namespace trident {
 namespace {

@@ -1,4 +1,4 @@
-#include "report/axis_ticks.h"
+#include "report/plot.h"
 
 #include <fmt/core.h>
 
