@@ -221,6 +221,11 @@ void data_prepare_command(const Arguments& arguments, const CommandContext& cont
                             1e-6 * static_cast<double>(seen.tokens)), now);
   });
   line.finish();
+  if (stats.was_there) {
+    context.out << made(output, stats.documents)
+                << ", there already: made of these inputs in the same way; --overwrite makes them anew\n";
+    return;
+  }
   say_prepared(output, *vocabulary, options, stats, context);
 }
 

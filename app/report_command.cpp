@@ -24,7 +24,7 @@ struct ReportFlags {
 
 // Returns whether a run goes on; a page that `reloads` is then to be written again.
 bool write_page(const ReportFlags& flags, const std::string& output, bool reloads) {
-  const std::vector<RunFolder> runs = read_run_folders(flags.runs);
+  const std::vector<RunFolder> runs = read_run_folders(runs_at(flags.runs));
   const bool goes_on = std::ranges::any_of(runs, &RunFolder::is_written);
   ReportPage page = run_page(runs);
   if (reloads && goes_on) page.reload_seconds = kReloadSeconds;
@@ -40,8 +40,8 @@ void report_command(const Arguments& arguments, const CommandContext& context) {
       "folders: state, curves, texts, the last step, memory, traffic, configuration. The page needs no network and no other file.",
       "trident report");
   ReportFlags flags;
-  app.add_option("RUN", flags.runs, "run.dir of a run; several are drawn over each other")->required();
-  app.add_option("--output", flags.output, "the page; not given: report.html in the run's folder, of several runs in this folder");
+  app.add_option("RUN", flags.runs, "run.dir of a run, or a folder of several; several are drawn over each other")->required();
+  app.add_option("--output", flags.output, "the page; not given: report.html in the folder RUN, of several RUNs in this folder");
   app.add_flag("--csv", flags.csv, "print metrics.jsonl as comma-separated values, a line for each logged step, and write no page");
   app.add_flag("--watch", flags.watch,
                "write the page again every 5 seconds until the runs are over; the open page loads itself again");
@@ -49,7 +49,7 @@ void report_command(const Arguments& arguments, const CommandContext& context) {
   if (flags.csv) {
     refuse_given(app, {"--output", "--watch"}, "--csv writes no page", "leave --csv out");
     LogSink log(context.err, LogLevel::kInfo, context.dress);
-    for (const std::string& remark : write_metrics_csv(flags.runs, context.out)) Logger(log).warning("{}", remark);
+    for (const std::string& remark : write_metrics_csv(runs_at(flags.runs), context.out)) Logger(log).warning("{}", remark);
     return;
   }
   if (!flags.output.empty() && !flags.output.ends_with(".html"))

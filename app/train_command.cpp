@@ -28,7 +28,10 @@ void check_import(const OptionValues& values, const Import& import) {
   std::string refusals;
   const auto refuse = [&](const std::string& why) { refusals += (refusals.empty() ? "" : "; also ") + why; };
   for (const ImportedValue& value : import.values) {
-    if (value.is_default || find_option(value.path) == nullptr || values.at(value.path).origin == "--set") continue;
+    const JsonValue* const of_model = values.model_origins().find(value.path.substr(value.path.find('.') + 1));
+    const bool is_set = find_option(value.path) != nullptr ? values.at(value.path).origin == "--set"
+                                                           : of_model != nullptr && *of_model == JsonValue("--set");
+    if (value.is_default || is_set) continue;
     if (!value.unknown.empty())
       refuse(fmt::format("{}: {}; give its value: --set {}=...", value.origin, value.unknown, value.path));
     if (!is_reserved(value)) continue;

@@ -16,8 +16,10 @@ namespace trident {
 // it.
 class BlockReader {
  public:
-  // `block_bytes` = 0: each value is read by itself.
-  BlockReader(const RandomAccessFile& file, std::int64_t block_bytes) : file_(&file), block_bytes_(block_bytes) {}
+  // `block_bytes` = 0: each value is read by itself, which allocates nothing.
+  BlockReader(const RandomAccessFile& file, std::int64_t block_bytes) : file_(&file), block_bytes_(block_bytes) {
+    if (block_bytes == 0) block_.reserve(sizeof(std::int64_t));
+  }
 
   // The `bytes` bytes from `offset` on, until the next call. StorageError: as RandomAccessFile::read.
   const std::byte* bytes_at(std::int64_t offset, std::int64_t bytes);

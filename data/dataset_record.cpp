@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -124,6 +125,7 @@ DatasetRecord record_from(const std::string& path, const JsonValue& json) {
   record.counts = {top.integer("documents"), top.integer("sequences"), top.integer("tokens")};
   record.origin.packed = top.optional_integer("packed");
   record.origin.pairs = top.flag("pairs");
+  if (top.has("options")) record.origin.options = top.text("options");
   record.bin = sampled_from(top.object("bin"));
   record.idx = sampled_from(top.object("idx"));
   if (version == kVersionWithMask) record.mask = sampled_from(top.object("mask"));
@@ -270,6 +272,24 @@ std::optional<DatasetRecord> read_record(const std::string& prefix, const ReadAt
   return record;
 }
 
+bool is_made_of(const std::string& prefix, const DatasetOrigin& origin) {
+  try {
+    const std::optional<DatasetRecord> record = read_record(prefix);
+    if (!record || !record->origin.tokenizer || !origin.tokenizer) return false;
+    const RecordedTokenizer &then = *record->origin.tokenizer, &now = *origin.tokenizer;
+    const auto rule = [](const RecordedTokenizer& of) { return std::tie(of.fingerprint, of.before, of.after, of.plain, of.eod); };
+    if (rule(then) != rule(now) || record->origin.options.empty() || record->origin.options != origin.options) return false;
+    if (record->origin.sources != origin.sources || std::cmp_not_equal(origin.num_sources, origin.sources.size())) return false;
+    const auto written = std::filesystem::last_write_time(bin_path(prefix));
+    return std::ranges::none_of(origin.sources,
+                                [&](const RecordedSource& it) { return std::filesystem::last_write_time(it.name) > written; });
+  } catch (const Error&) {
+    return false;
+  } catch (const std::filesystem::filesystem_error&) {
+    return false;
+  }
+}
+
 JsonValue to_json(const DatasetRecord& record) {
   JsonValue json, tokenizer;
   json.set("version", record.mask ? kVersionWithMask : kVersion);
@@ -288,6 +308,7 @@ JsonValue to_json(const DatasetRecord& record) {
   json.set("tokens", record.counts.tokens);
   if (record.origin.packed) json.set("packed", *record.origin.packed);
   if (record.origin.pairs) json.set("pairs", true);
+  if (!record.origin.options.empty()) json.set("options", record.origin.options);
   json.set("bin", to_json(record.bin));
   json.set("idx", to_json(record.idx));
   if (record.mask) json.set("mask", to_json(*record.mask));

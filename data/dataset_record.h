@@ -27,6 +27,7 @@ struct RecordedTokenizer {
 struct RecordedSource {
   std::string name;
   std::int64_t bytes = 0;  // as stored
+  bool operator==(const RecordedSource&) const = default;
 };
 
 // The origin of token files: their tokenizer and their texts.
@@ -36,6 +37,7 @@ struct DatasetOrigin {
   std::int64_t num_sources = 0, source_bytes = 0;
   std::optional<std::int64_t> packed = {};  // documents are packs of at most so many tokens (pack_datasets.h)
   bool pairs = false;  // every two sequences are a chosen and a rejected answer
+  std::string options = {};  // what else decided how texts became documents; "": not known
 
   static constexpr std::size_t kRecordedSources = 256;
   void add(const RecordedSource& source);
@@ -75,6 +77,10 @@ std::optional<DatasetRecord> read_record(const std::string& prefix, const ReadAt
 
 // The origin in a prefix's record, or an empty one where there is no record. Reads the record alone.
 DatasetOrigin origin_in_record(const std::string& prefix);
+
+// Whether the files of a prefix are whole and were made of these sources, none of which has changed since, by the same tokenizer
+// and options. False where that is not known.
+bool is_made_of(const std::string& prefix, const DatasetOrigin& origin);
 
 JsonValue to_json(const DatasetRecord& record);
 

@@ -14,6 +14,7 @@
 #include "data/dataset_files.h"
 #include "data/document_reader.h"
 #include "data/encoder_pool.h"
+#include "data/indexed_dataset.h"
 #include "data/indexed_dataset_writer.h"
 
 namespace trident {
@@ -40,6 +41,19 @@ struct Batch {
   std::int64_t bytes = 0;           // of memory, as it was read
   std::int64_t bytes_done = 0;      // of all inputs, once this was read
 };
+
+std::int32_t eod_of(const Tokenizer& tokenizer, const PrepareOptions& options) {
+  if (options.append_eod == AppendEod::kNo) return -1;
+  return options.eod ? *options.eod : tokenizer.eod_for("--append-eod", "name it with --eod TOKEN");
+}
+
+// The options that decide how a text becomes documents; "" of conversations, whose template may be a file that has changed.
+std::string recorded_options(const Tokenizer& tokenizer, const PrepareOptions& options) {
+  if (options.chat != nullptr) return "";
+  return fmt::format("json_key {}, separator_line {}, eod {}, bad lines {}", in_quotes(options.json_key),
+                     options.separator_line ? in_quotes(*options.separator_line) : "none", eod_of(tokenizer, options),
+                     options.most_bad_lines.value_or(0));
+}
 
 void take_ids(const std::vector<std::int32_t>& ids, const RawDocument& line, const InputFile& input, const Tokenizer& tokenizer,
               Batch& batch) {
@@ -128,9 +142,7 @@ class Preparation {
       : options_(options),
         tokenizer_(tokenizer),
         progress_(progress),
-        eod_(options.append_eod == AppendEod::kNo ? -1
-             : options.eod                        ? *options.eod
-                                                  : tokenizer.eod_for("--append-eod", "name it with --eod TOKEN")),
+        eod_(eod_of(tokenizer, options)),
         writer_(output_prefix, tokenizer.vocab_size(), options.overwrite, options.chat != nullptr ? WithMask::kYes : WithMask::kNo),
         pool_(tokenizer, options.workers) {
     seen_.bytes_total = bytes_total;
@@ -290,6 +302,7 @@ PrepareStats prepare_text(const std::vector<std::string>& names, const Tokenizer
   DatasetOrigin origin{.tokenizer = recorded(tokenizer, options.rule),
                        .sources = {},
                        .pairs = options.chat != nullptr && options.chat->preferences};
+  origin.options = recorded_options(tokenizer, options);
   for (const std::string& path : inputs) {
     for (const std::string& output : {bin_path(output_prefix), idx_path(output_prefix), record_path(output_prefix)}) {
       std::error_code ignored;  // of files that are not there
@@ -303,6 +316,14 @@ PrepareStats prepare_text(const std::vector<std::string>& names, const Tokenizer
     bytes_total += files.back().bytes;
   }
   if (std::ranges::find(inputs, kStandardInput) != inputs.end()) bytes_total = 0;
+
+  DatasetOrigin asked = origin;
+  for (const InputFile& file : files) asked.add({file.path, file.bytes});
+  if (options.overwrite == Overwrite::kNo && is_made_of(output_prefix, asked)) {
+    PrepareStats there;
+    there.documents = IndexedDataset(output_prefix).num_documents(), there.was_there = true;
+    return there;
+  }
 
   Preparation preparation(tokenizer, output_prefix, options, bytes_total, progress);
   for (const InputFile& file : files) origin.add({file.path, preparation.add_file(file)});

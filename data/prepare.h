@@ -50,6 +50,7 @@ struct PrepareStats {
   std::string first_dropped = {};    // FILE:LINE of the first, and what
   std::int64_t endless = 0;          // conversations in which no eos ends the last stretch that counts
   double seconds = 0;
+  bool was_there = false;            // the files are there, made of the same inputs, and nothing was done: only `documents` counts
 };
 
 struct PrepareProgress {

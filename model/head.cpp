@@ -58,7 +58,8 @@ void Head::run_backward_input(LayerPass& p, ConstTensorView x, TensorView d) con
   if (p.batch.weigh != nullptr) (*p.batch.weigh)();
   const ScratchScope scope(p.scratch_cursor());
   const TensorView logits = p[logits_], d_normed = p.scratch(x.dtype(), x.shape());
-  if (!VocabParallelCrossEntropy::forms_gradient(p) || p.batch.weigh != nullptr)  // else forward did
+  // Otherwise forward did. A plan has the rows' statistics held in any case, because it does not know the loss.
+  if (p.plans() || !VocabParallelCrossEntropy::forms_gradient(p) || p.batch.weigh != nullptr)
     cross_entropy_.backward(p, logits, 0, p.batch.backward_rows(), p.batch.gradient_scale);
   projection_.backward_input(p, d_normed, std::span(&logits, 1));
   norm_.backward(p, d, d_normed, x, Accumulate::kNo);

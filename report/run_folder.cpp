@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
 #include <map>
@@ -181,7 +182,8 @@ void check_is_run(const std::string& path) {
   const std::string above = std::filesystem::path(path + "/.").lexically_normal().parent_path().parent_path().string();
   throw DataError(fmt::format(
       "{}: is no run's folder: it has neither config.resolved.json nor metrics.jsonl; give {}", path,
-      !above.empty() && is_run(above) ? fmt::format("the folder that it is in, {}", above) : "the run.dir of a run"));
+      !above.empty() && is_run(above) ? fmt::format("the folder that it is in, {}", above)
+                                      : "the run.dir of a run, or a folder of several"));
 }
 
 std::string name_of(const std::string& path) {
@@ -225,6 +227,20 @@ RunFolder read_run_folder(const std::string& path, std::size_t most_lines) {
   RunFolder folder = FolderReader(path).read(most_lines);
   folder.name = name_of(path);
   return folder;
+}
+
+std::vector<std::string> runs_at(const std::vector<std::string>& paths) {
+  std::vector<std::string> runs;
+  for (const std::string& path : paths) {
+    const std::size_t before = runs.size();
+    if (!is_run(path) && folder_exists(path)) {
+      for (const std::string& name : names_in(path))
+        if (is_run(fmt::format("{}/{}", path, name))) runs.push_back(fmt::format("{}/{}", path, name));
+      std::sort(runs.begin() + static_cast<std::ptrdiff_t>(before), runs.end());
+    }
+    if (runs.size() == before) runs.push_back(path);
+  }
+  return runs;
 }
 
 std::vector<RunFolder> read_run_folders(const std::vector<std::string>& paths) {

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <utility>
+
+#include "core/nearest_name.h"
 
 namespace trident {
 namespace {
@@ -39,6 +42,15 @@ void read_arguments(JsonValue& message, const std::string& name, std::string_vie
   message.set("tool_calls", std::move(calls));
 }
 
+// Templates decide what a message without content is, but a key that is nearly that word is a mistake.
+void refuse_misspelt_content(const JsonValue& message, const std::string& name, std::string_view source) {
+  static constexpr std::string_view kOthers[] = {"text", "value"};
+  for (const JsonMember& member : message.members())
+    if (!likely_name(member.key, {"content"}).empty() || std::ranges::find(kOthers, member.key) != std::end(kOthers))
+      throw DataError(fmt::format("{}:{}:{}: {} has no \"content\", but {}; rename that key to \"content\"", source,
+                                  member.value.line(), member.value.column(), name, in_quotes(member.key)));
+}
+
 // The list of messages at `path`; each has a role.
 JsonValue checked_messages(const JsonValue& list, const std::string& path, std::string_view source) {
   if (!list.is_array())
@@ -51,6 +63,7 @@ JsonValue checked_messages(const JsonValue& list, const std::string& path, std::
       refuse_value(message, source, fmt::format("{} is {} where a message is expected", name, describe(message.kind())));
     text_of(message, "role", name, source);
     const JsonValue* const content = message.find("content");
+    if (content == nullptr && message.find("tool_calls") == nullptr) refuse_misspelt_content(message, name, source);
     if (content != nullptr && content->is_null() && message.find("tool_calls") == nullptr)
       throw DataError(fmt::format("{}:{}:{}: {}.content is null; write a text, or \"\" for none", source, content->line(),
                                   content->column(), name));

@@ -14,6 +14,7 @@
 
 #include "core/check.h"
 #include "core/json_reader.h"
+#include "core/printable.h"
 
 namespace trident {
 
@@ -27,7 +28,8 @@ class JsonPart {
   const std::string& path() const { return path_; }
   const std::string& file() const { return file_; }
   std::string path_of(std::string_view key) const { return path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key); }
-  std::string where(std::string_view key) const { return fmt::format("{}: {}", file_, path_of(key)); }
+  // For messages.
+  std::string where(std::string_view key) const { return on_one_line(fmt::format("{}: {}", file_, path_of(key))); }
 
   // A member, or nullptr where it is absent or null.
   const JsonValue* find(std::string_view key) {

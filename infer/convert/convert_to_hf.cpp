@@ -368,17 +368,18 @@ ConvertReport checkpoint_to_hf(const std::string& from, const std::string& to, c
   if (is_hf_folder(hub_snapshot(from)))
     throw ConfigError(fmt::format("--from ckpt {}: is a Hugging Face folder; write --from hf", from));
   refuse_name_of_step(to);
-  Resume source = find_weights(from, "--from ckpt");
-  if (options.init_from && source.manifest.base.empty())
-    throw ConfigError(fmt::format("--set model.init_from={}: {} has all weights, so that it has no effect; leave it out",
-                                  *options.init_from, source.folder));
-  open_base(source, options.init_from);
-  std::vector<std::string> notes = std::move(source.notes);
-  const bool adapted = std::ranges::any_of(source.manifest.tensors, is_adapter_tensor, &ManifestTensor::name);
-  ConvertReport report = adapted ? merge_adapters(source, to, options, progress)
-                                 : Exporter(std::move(source), options, progress).write(to);
-  report.warnings.insert(report.warnings.begin(), notes.begin(), notes.end());
-  return report;
+  return use_newest_weights(from, "--from ckpt", [&](Resume source) {
+    if (options.init_from && source.manifest.base.empty())
+      throw ConfigError(fmt::format("--set model.init_from={}: {} has all weights, so that it has no effect; leave it out",
+                                    *options.init_from, source.folder));
+    open_base(source, options.init_from);
+    const std::vector<std::string> notes = std::move(source.notes);
+    const bool adapted = std::ranges::any_of(source.manifest.tensors, is_adapter_tensor, &ManifestTensor::name);
+    ConvertReport report = adapted ? merge_adapters(source, to, options, progress)
+                                   : Exporter(std::move(source), options, progress).write(to);
+    report.warnings.insert(report.warnings.begin(), notes.begin(), notes.end());
+    return report;
+  });
 }
 
 ConvertReport peft_to_hf(const HfSource& from, const std::string& to, const ExportOptions& options, const OnProgress& progress) {

@@ -91,11 +91,7 @@ std::vector<float> read_all(ShardReader& reader, const ManifestTensor& tensor) {
   return values;
 }
 
-}  // namespace
-
-ConvertReport checkpoint_to_peft(const std::string& from, const std::string& to, const OnProgress& progress) {
-  refuse_name_of_step(to);
-  Resume source = find_weights(from, "--from ckpt");
+ConvertReport write_adapters(Resume source, const std::string& to, const OnProgress& progress) {
   if (is_there(source.manifest.base)) {
     try {
       open_base(source);  // for its names alone: adapters go out without it, too
@@ -148,6 +144,14 @@ ConvertReport checkpoint_to_peft(const std::string& from, const std::string& to,
   if (!config.model.init_from)
     report.warnings.emplace_back("the run began with random weights; name the adapter's base in base_model_name_or_path");
   return report;
+}
+
+}  // namespace
+
+ConvertReport checkpoint_to_peft(const std::string& from, const std::string& to, const OnProgress& progress) {
+  refuse_name_of_step(to);
+  return use_newest_weights(from, "--from ckpt",
+                            [&](Resume source) { return write_adapters(std::move(source), to, progress); });
 }
 
 }  // namespace trident

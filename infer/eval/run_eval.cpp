@@ -244,10 +244,10 @@ ChoicesReport judge(const std::vector<Question>& questions, std::span<const Loss
   return report;
 }
 
-EvalReport report_of(const EvalOptions& options, const EvalWork& work, const TextSums& sums, const ForwardModel& model) {
+EvalReport report_of(const EvalOptions& options, const EvalWork& work, const TextSums& sums, const Resume& weights) {
   EvalReport report;
-  report.model = model.checkpoint.folder;
-  if (model.checkpoint.hf == nullptr) report.updates = model.checkpoint.manifest.state.updates;
+  report.model = weights.folder;
+  if (weights.hf == nullptr) report.updates = weights.manifest.state.updates;
   report.knows_bytes = !work.token_bytes.empty();
   report.sequence = work.sequence;
   report.stride = options.stride.value_or(work.sequence);
@@ -316,7 +316,8 @@ std::optional<EvalReport> run_eval(const std::function<EvalOptions()>& read, Log
       if (reports && progress) progress(windows, std::ssize(work.windows));
     };
     is_done(0);
-    load_weights(inputs.model.checkpoint, evaluator.model(), rank.logger, inputs.model.key, inputs.model.path);
+    const Resume weights =
+        load_newest_weights(inputs.model.checkpoint, evaluator.model(), rank.logger, inputs.model.key, inputs.model.path);
     if (rank.board != nullptr) rank.board->set_phase(RunPhase::kEvaluating);
     const std::int64_t global = inputs.plan.config.batch.global, sequence = inputs.plan.config.batch.sequence;
     const LoadSamples load = loader_of(work, sequence);
@@ -334,7 +335,7 @@ std::optional<EvalReport> run_eval(const std::function<EvalOptions()>& read, Log
         sums.add(work.windows[static_cast<std::size_t>(batch * global + i)], of_window(losses, i),
                  of_window(evaluator.target_logits(), i));
     }
-    if (reports) report = report_of(options, work, sums, inputs.model);
+    if (reports) report = report_of(options, work, sums, weights);
     evaluator.drain();
   };
   const auto read_all = [&] {

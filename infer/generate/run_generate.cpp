@@ -250,7 +250,7 @@ GenerateResult run_rank(const GenerateOptions& options, const Job& job, const Fo
   ParallelContext& context = model.context();
   model.allocate();
   if (const ForwardModel& from = inputs.model; !from.checkpoint.folder.empty()) {
-    load_weights(from.checkpoint, model, rank.logger, from.key, from.path);
+    load_newest_weights(from.checkpoint, model, rank.logger, from.key, from.path);
   } else {
     draw_weights(model.store(), model.shard_holder(), rank.device, context.compute_stream());
     model.store().publish_weights();

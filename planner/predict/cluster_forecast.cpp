@@ -56,7 +56,7 @@ MachineFacts machine_for(const PlanHardware& hardware, const RunPlan& plan) {
   return machine;
 }
 
-// The parts of a step whose cores are never idle: the ranks' computing over the cores; the rest is moving.
+// The parts of a step of shared cores: the ranks' computing over the cores; what else they do is moving, and idle cores are bubble.
 TimeParts parts_of_shared_cores(const RunPlan& plan, const CpuForecast& run, int cores) {
   TimeParts parts;
   const double ranks_of_a_stage = plan.world_size() / plan.grid.degrees().pipeline;
@@ -64,16 +64,17 @@ TimeParts parts_of_shared_cores(const RunPlan& plan, const CpuForecast& run, int
     for (const TimePart part : {TimePart::kCompute, TimePart::kRecompute, TimePart::kOptimizer, TimePart::kOther})
       parts[part] += rank[part] * ranks_of_a_stage / cores;
   }
-  const double computing = parts.total();
-  if (computing > run.step_seconds) {
-    for (double& seconds : parts.seconds) seconds *= run.step_seconds / computing;
+  const double computing = parts.total(), busy = run.cpu_seconds / cores;
+  if (computing > busy) {
+    for (double& seconds : parts.seconds) seconds *= busy / computing;
   } else {
     const ParallelDegrees& d = plan.grid.degrees();
     parts[d.tensor > 1     ? TimePart::kTensor
           : d.data > 1     ? TimePart::kData
           : d.pipeline > 1 ? TimePart::kPipeline
-                           : TimePart::kOther] += run.step_seconds - computing;
+                           : TimePart::kOther] += busy - computing;
   }
+  parts[TimePart::kBubble] += run.step_seconds - busy;
   return parts;
 }
 

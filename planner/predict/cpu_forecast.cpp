@@ -1,5 +1,7 @@
 #include "planner/predict/cpu_forecast.h"
 
+#include <algorithm>
+
 #include "train/run/dry_run.h"
 
 namespace trident {
@@ -11,7 +13,11 @@ CpuForecast forecast_on_processors_here(const RunPlan& plan, const CpuRates& rat
   const int ranks_of_a_stage = plan.world_size() / plan.grid.degrees().pipeline;
   result.cpu_seconds = cpu_seconds_of_step(result.forecast.step.records, ranks_of_a_stage, prices);
   result.shares_cores = prices.shares_cores();
-  result.step_seconds = result.shares_cores ? result.cpu_seconds / rates.cores : result.forecast.price.seconds;
+  result.step_seconds = result.forecast.price.seconds;
+  if (result.shares_cores)
+    result.step_seconds =
+        std::max(result.cpu_seconds / rates.cores,
+                 price_step(result.forecast.step, prices, prices.shared_cores(plan.grid.degrees().pipeline)).seconds);
   for (const DryRun& stage : result.forecast.stages) {
     result.arena_bytes += static_cast<double>(stage.arena.total_bytes()) * ranks_of_a_stage;
     result.staging_bytes += static_cast<double>(stage.staging) * ranks_of_a_stage;

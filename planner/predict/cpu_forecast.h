@@ -10,7 +10,7 @@ struct CpuForecast {
   Forecast forecast;          // as if every rank had cores of its own
   double cpu_seconds = 0;     // of all ranks in a step
   bool shares_cores = false;  // more computing threads than cores
-  double step_seconds = 0;    // of the simulated step, or where cores are shared, cpu_seconds / cores
+  double step_seconds = 0;    // of the simulated step; where cores are shared, with these, and at least cpu_seconds / cores
   double arena_bytes = 0;     // of all ranks
   double staging_bytes = 0;   // of checkpoints, of all ranks (checkpoint.staging)
   double resident_bytes = 0;  // of the process, while it saves

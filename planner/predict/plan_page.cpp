@@ -220,8 +220,8 @@ ReportPage page_of(const ClusterReport& report) {
   ReportSection time{"Time", {time_bars(report), with_large_title(time_table(report)), traffic_table(plan)}};
   if (plan.process && plan.process->shares_cores)
     time.blocks.insert(time.blocks.begin(),
-                       Paragraph{"More threads compute than there are cores: a step takes the CPU time of all ranks over the "
-                                 "cores. Bars and the step below are of ranks with cores of their own."});
+                       Paragraph{"More threads compute than there are cores, which they take in turns: the bubble is of cores that "
+                                 "have nothing to do. Bars and the step below are of ranks with cores of their own."});
   time.blocks.emplace_back(Paragraph{"No band for parts: what is known to be off is the time of whole steps."});
   page.sections.push_back(std::move(time));
   page.sections.push_back(

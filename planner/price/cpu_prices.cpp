@@ -11,6 +11,7 @@
 #include <variant>
 
 #include "core/check.h"
+#include "core/int_math.h"
 #include "device/operations.h"
 
 namespace trident {
@@ -137,6 +138,13 @@ double CpuPrices::seconds(const RecordedCollective& call, const GroupPlace&) con
     seconds = between(lower.ranks, lower.seconds.at(bytes), upper.ranks, seconds, size);
   }
   return (shares_cores() ? rates_.constants.shared_seconds : rates_.constants.collective_seconds) + seconds;
+}
+
+SharedCores CpuPrices::shared_cores(int stages) const {
+  if (!shares_cores()) return {};
+  const int threads = place_.ranks / stages * place_.threads_per_rank;  // of a stage
+  const int at_once = checked_cast<int>(ceil_div(rates_.cores, threads));
+  return {at_once, static_cast<double>(at_once) * threads / rates_.cores};
 }
 
 double CpuPrices::resident_bytes(double arena_bytes, int ranks) const {

@@ -49,6 +49,8 @@ class CpuPrices final : public WorkPrices {
   int cores() const { return rates_.cores; }
   // More threads that compute than cores.
   bool shares_cores() const { return place_.ranks * place_.threads_per_rank > rates_.cores; }
+  // The ranks of so many pipeline stages.
+  SharedCores shared_cores(int stages) const;
 
   // Resident memory of a process whose threads `ranks` ranks are, with arenas of `arena_bytes` together.
   double resident_bytes(double arena_bytes, int ranks) const;

@@ -79,7 +79,7 @@ std::vector<std::vector<TimeParts>> price_passes(const RecordedStep& step, const
 }
 
 StepPrice price(const RecordedStep& step, const std::vector<ProgramLoops>& loops, int micro_batches, const WorkPrices& prices,
-                Spans spans) {
+                Spans spans, const SharedCores& cores = {}) {
   TRIDENT_CHECK(!step.programs.empty() && step.programs.size() == step.records.size(), "{} programs, {} records",
                 step.programs.size(), step.records.size());
   const std::vector<std::vector<TimeParts>> passes = price_passes(step, prices);
@@ -98,7 +98,7 @@ StepPrice price(const RecordedStep& step, const std::vector<ProgramLoops>& loops
                                    loops.empty() ? ProgramLoops() : loops[rank], spans}));
     for (const Instruction& i : program.instructions) stages = std::max(stages, i.virtual_stage + 1);
   }
-  SimulatedStep times = simulate(ranks, {stages, micro_batches}, prices.slowdown(), spans);
+  SimulatedStep times = simulate(ranks, {stages, micro_batches, cores}, prices.slowdown(), spans);
 
   StepPrice price;
   double outside = 0;
@@ -162,11 +162,11 @@ std::size_t StepPrice::busiest() const {
   return static_cast<std::size_t>(std::min_element(ranks.begin(), ranks.end(), least) - ranks.begin());
 }
 
-StepPrice price_step(const RecordedStep& step, const WorkPrices& prices) {
+StepPrice price_step(const RecordedStep& step, const WorkPrices& prices, const SharedCores& cores) {
   int micro_batches = 1;
   for (const StepProgram& program : step.programs)
     for (const Instruction& i : program.instructions) micro_batches = std::max(micro_batches, i.micro_batch + 1);
-  return price(step, {}, micro_batches, prices, Spans::kOn);
+  return price(step, {}, micro_batches, prices, Spans::kOn, cores);
 }
 
 StepPrice price_step(const LoopedStep& step, const WorkPrices& prices) {

@@ -68,8 +68,9 @@ struct StepPrice {
   std::size_t busiest() const;
 };
 
-// Throws InternalError where programs and records do not belong together.
-StepPrice price_step(const RecordedStep& step, const WorkPrices& prices);
+// Throws InternalError where programs and records do not belong together. Where ranks share `cores`, only `seconds` and `spans` say
+// so: the parts are those of ranks with cores of their own.
+StepPrice price_step(const RecordedStep& step, const WorkPrices& prices, const SharedCores& cores = {});
 // Likewise, of all micro-batches: the same but for rounding as the step written out.
 StepPrice price_step(const LoopedStep& step, const WorkPrices& prices);
 

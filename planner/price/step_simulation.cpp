@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "core/at.h"
 #include "core/check.h"
@@ -36,6 +37,7 @@ class RankWalk {
 
   bool done() const { return at_ == ops_.ops.size(); }
   const StreamOp& op() const { return ops_.ops[at_]; }
+  double now() const { return streams_.now(); }
   int micro_batch() const { return op().micro_batch + at(shift_, op().channel & 1); }
   OverlappedStreams& streams() { return streams_; }
   RankTimeline& timeline() { return timeline_; }
@@ -54,21 +56,25 @@ class RankWalk {
     }
   }
 
-  // In line: what it waits for is there.
-  TaskTimes run_line(const StreamOp& op, const Message* message, const Gate* gate) {
+  // In line: what it waits for is there. `core`: when the core is free that it takes, if it takes one.
+  TaskTimes run_line(const StreamOp& op, const Message* message, const Gate* gate, double* core, double stretch) {
     const double from = streams_.now();
     if (op.back > 0) streams_.wait_for(streams_.issued() - op.back);
     if (gate != nullptr) streams_.wait_until(std::min(gate->opens, streams_.finish_overlapped()));
     const double data_until = streams_.now();
     if (message != nullptr) streams_.wait_until(message->arrives);
     if (gate != nullptr) streams_.wait_until(gate->opens);
-    const double start = streams_.now();
+    const double ready = streams_.now();
     timeline_.data += data_until - from;
-    const double under_way_from = message == nullptr ? start : std::clamp(message->sent, data_until, start);
+    const double under_way_from = message == nullptr ? ready : std::clamp(message->sent, data_until, ready);
     timeline_.bubble += under_way_from - data_until;
-    timeline_.message += start - under_way_from;
-    streams_.compute(op.seconds);
+    timeline_.message += ready - under_way_from;
+    if (core != nullptr) streams_.wait_until(*core);
+    const double start = streams_.now();
+    timeline_.bubble += start - ready;
+    streams_.compute(op.seconds * stretch);
     const double end = streams_.now();
+    if (core != nullptr) *core = end;
     count(op, start, end);
     return {start, end};
   }
@@ -110,7 +116,11 @@ class RankWalk {
 class Simulation {
  public:
   Simulation(const std::vector<RankOps>& ranks, const SimulationSize& size, const OverlapSlowdown& slowdown, Spans spans)
-      : ranks_(ranks), micro_batches_(static_cast<std::size_t>(size.micro_batches)), spans_(spans) {
+      : ranks_(ranks),
+        micro_batches_(static_cast<std::size_t>(size.micro_batches)),
+        spans_(spans),
+        stretch_(size.cores.stretch),
+        core_free_(static_cast<std::size_t>(size.cores.at_once)) {
     TRIDENT_CHECK(slowdown.compute >= 1 && slowdown.communication >= 1, "{} {}", slowdown.compute, slowdown.communication);
     messages_.resize(2 * static_cast<std::size_t>(size.virtual_stages) * micro_batches_);
     waits_for_.assign(ranks.size(), kNoSlot);
@@ -126,6 +136,10 @@ class Simulation {
   SimulatedStep run() {
     for (std::size_t rank = ranks_.size(); rank-- > 0;) ready_.push_back(rank);
     while (!ready_.empty()) {
+      if (shares_cores()) {
+        const auto first = std::ranges::min_element(ready_, {}, [this](std::size_t rank) { return goes_on_at(rank); });
+        std::swap(*first, ready_.back());
+      }
       const std::size_t rank = ready_.back();
       ready_.pop_back();
       run(rank);
@@ -142,7 +156,19 @@ class Simulation {
     return static_cast<std::size_t>(op.channel) * micro_batches_ + static_cast<std::size_t>(micro_batch);
   }
 
-  // As far as it gets.
+  bool shares_cores() const { return !core_free_.empty(); }
+
+  // Says when a rank can go on that has what it waits for on its way.
+  double goes_on_at(std::size_t rank) {
+    const RankWalk& run = runs_[rank];
+    if (run.done()) return run.now();
+    const StreamOp& op = run.op();
+    const double arrives = op.stream == Stream::kLine && op.receives ? messages_[slot(op, run.micro_batch())].arrives : 0;
+    const double opens = op.barrier == StreamOp::Barrier::kNone ? 0 : gate(op).opens;
+    return std::max({run.now(), arrives, opens});
+  }
+
+  // As far as it gets; of ranks that share cores until it has had one.
   void run(std::size_t rank) {
     RankWalk& run = runs_[rank];
     for (; !run.done(); run.next()) {
@@ -162,11 +188,18 @@ class Simulation {
             }
           }
           if (op.barrier != StreamOp::Barrier::kNone && !passes(rank, run, gate(op))) return;
-          span = run.run_line(op, message, op.barrier == StreamOp::Barrier::kNone ? nullptr : &gate(op));
+          const bool takes_core = shares_cores() && op.seconds > 0;
+          span = run.run_line(op, message, op.barrier == StreamOp::Barrier::kNone ? nullptr : &gate(op),
+                              takes_core ? &*std::ranges::min_element(core_free_) : nullptr, stretch_);
           times_.makespan = std::max(times_.makespan, span.end);
         }
       }
       if (spans_ == Spans::kOn) times_.spans[rank][op.instruction] = span;
+      if (shares_cores() && op.stream == Stream::kLine && op.seconds > 0) {
+        run.next();
+        ready_.push_back(rank);
+        return;
+      }
     }
   }
 
@@ -217,6 +250,8 @@ class Simulation {
   const std::vector<RankOps>& ranks_;
   std::size_t micro_batches_;
   Spans spans_;
+  double stretch_;
+  std::vector<double> core_free_;  // when each is; none: every rank has its own
   std::vector<RankWalk> runs_;
   std::vector<Message> messages_;       // by channel and micro-batch
   std::vector<std::size_t> waits_for_;  // by rank: the message that it stands still for

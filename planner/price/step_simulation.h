@@ -1,7 +1,8 @@
 // When the instructions of a step run: ranks one by one, each as far as the messages that it has take it.
 //
 // Times depend on other ranks through messages and barriers alone, so that no rank needs the others' clocks: it stops at a message
-// that is not on its way yet and goes on when that is sent. O(instructions), without a queue of events.
+// that is not on its way yet and goes on when that is sent. O(instructions), without a queue of events. Where ranks share cores the
+// one that can go on first takes the core that is free first, instruction by instruction.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +11,7 @@
 #include "pipeline/schedule/task_engine.h"
 #include "planner/price/overlap_slowdown.h"
 #include "planner/price/step_ops.h"
+#include "planner/price/work_prices.h"
 
 namespace trident {
 
@@ -35,6 +37,7 @@ struct SimulatedStep {
 
 struct SimulationSize {
   int virtual_stages = 1, micro_batches = 1;
+  SharedCores cores = {};
 };
 
 // `ranks` by pipeline rank; virtual stage s is on rank s mod their number. kOn: ops made with it, without loops.

@@ -8,6 +8,12 @@
 
 namespace trident {
 
+// The cores of ranks that stand for the others of their stages: so many compute at once, each `stretch` times as long.
+struct SharedCores {
+  int at_once = 0;  // 0: all
+  double stretch = 1;
+};
+
 // Seconds >= 0. Pure: the same call has the same price whatever was asked before.
 class WorkPrices {
  public:

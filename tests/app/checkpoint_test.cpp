@@ -114,7 +114,8 @@ TEST_F(Checkpoints, WhatMustNotChangeIsRefusedUnlessAllowed) {
   const std::vector<std::string> before = place_.files();
   expect_one_line(train({"run.steps=6", "run.seed=5"}), 64,
                   {"run.seed = 5", "step-00000004", "was trained with 1234", "checkpoint.allow", "--set run.overwrite=true"});
-  expect_one_line(train({"run.steps=6", "model.num_hidden_layers=2"}), 64, {"model = ", "was trained with "});
+  expect_one_line(train({"run.steps=6", "model.num_hidden_layers=2"}), 64,
+                  {"model.num_hidden_layers = 2: ", "was trained with 4; ", "list \"model\" in checkpoint.allow"});
   expect_one_line(train({"run.steps=6", "data.train=" + (place_ / "valid")}), 64, {"data.train", "was trained with "});
   expect_one_line(train({"run.steps=6", "optimizer.type=lion", "checkpoint.allow=optimizer"}), 64,
                   {"optimizer.type = \"lion\"", "step-00000004", "those of \"adamw\"", "model.init_from"});
@@ -176,6 +177,51 @@ TEST_F(Checkpoints, ADamagedOneIsPassedOverAndSetAside) {
   const std::vector<std::string> before = place_.files();
   expect_one_line(train(), 65, {"manifest.json", "no other checkpoint is valid", "\"never\""});
   EXPECT_EQ(place_.files(), before);
+}
+
+// As a run that goes on, whoever reads the newest one's weights takes the newest whose values are whole, and says so.
+TEST_F(Checkpoints, ADamagedOneIsPassedOverByWhoeverReadsWeights) {
+  ASSERT_EQ(train().exit_code, 0);
+  const std::string folder = place_ / "run/ckpt", newest = folder + "/step-00000004", older = folder + "/step-00000002";
+  const auto generate = [](const std::string& from, const std::vector<std::string>& more = {}) {
+    const std::vector<std::string> words{"generate", "--ckpt", from, "--prompt-ids", "5 17", "--max-new-tokens", "8"};
+    return run_program(plus(plus(words, {"--greedy", "--print-ids"}), more));
+  };
+  const auto eval = [&](const std::string& from) {
+    return run_program({"eval", "--ckpt", from, "--data", place_ / "valid", "--json"});
+  };
+  const auto convert = [&](const std::string& from, const std::string& to) {
+    return run_program({"convert", "--from", "ckpt", from, "--to", "hf", place_ / to});
+  };
+  const std::string text = succeeded(generate(older)).out, loss = succeeded(eval(older)).out;
+  succeeded(convert(older, "second"));
+  const auto damage = [](const std::string& checkpoint) {
+    std::string bytes = read_file(checkpoint + "/weights/w-00000-0.safetensors");
+    bytes[bytes.size() / 2] ^= 1;
+    write_file(checkpoint + "/weights/w-00000-0.safetensors", bytes);
+  };
+  damage(newest);
+  const std::vector<std::string> parts{newest + " is skipped: ", "w-00000-0.safetensors"};
+  for (const std::vector<std::string>& layout : {std::vector<std::string>{}, {"--set", "parallel.tensor=2"}}) {
+    const ProgramOutcome generated = succeeded(generate(place_ / "run", layout));
+    EXPECT_EQ(generated.out, text);
+    expect_parts(generated.err, plus(parts, {older + " takes its place"}));
+  }
+  const ProgramOutcome evaluated = succeeded(eval(folder)), converted = succeeded(convert(folder, "third"));
+  EXPECT_EQ(evaluated.out, loss) << "the report names the checkpoint that was evaluated";
+  expect_parts(evaluated.err, parts);
+  expect_parts(converted.out, {"warning: " + parts[0], parts[1]});
+  EXPECT_EQ(read_file(place_ / "third/model.safetensors"), read_file(place_ / "second/model.safetensors"));
+  // Nothing takes the place of a checkpoint that was named itself, nor of the oldest.
+  for (const ProgramOutcome& named : {generate(newest), eval(newest), convert(newest, "none")}) {
+    EXPECT_EQ(named.exit_code, 65) << named.err;
+    expect_parts(named.err, {parts[1]});
+  }
+  damage(older);
+  for (const ProgramOutcome& none : {generate(folder), eval(folder), convert(folder, "none")}) {
+    EXPECT_EQ(none.exit_code, 65) << none.err;
+    expect_parts(none.err, {parts[1], folder + " has no older checkpoint"});
+  }
 }
 
 // A checkpoint that may not be read may be whole: no older one takes its place. Root may read everything, and gives that up here.

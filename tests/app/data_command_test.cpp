@@ -1,7 +1,9 @@
 // trident data prepare, inspect, merge and pack inside this process.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdint>
+#include <filesystem>
 #include <sstream>
 
 #include "app/progress_line.h"
@@ -235,6 +237,30 @@ TEST_F(DataCommand, FilesAreReplacedOnRequest) {
   refuse(
       {"prepare", "--input", folder_ / "a.jsonl", "--tokenizer", "gpt2", "--output", folder_ / "x", "--max-document-bytes", "10"},
       65, {"a.jsonl:1: a document of more than 10 bytes", "--max-document-bytes"});
+}
+
+// Whoever types a command twice has what it makes; other texts, another rule or damage are said as before.
+TEST_F(DataCommand, TheSameOnceMoreIsThereAlready) {
+  const std::string prefix = prepared(), input = folder_ / "a.jsonl", text = read_file(input), bin = read_file(prefix + ".bin");
+  const Arguments again{"prepare", "--input", input, "--tokenizer", "gpt2", "--append-eod", "--output", prefix};
+  const auto with = [&](const Arguments& more) {
+    Arguments all = again;
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  for (const Arguments& more : {Arguments{}, {"--workers", "2"}})
+    expect_lines(run(with(more)), {prefix + ".idx: 3 documents, there already: made of these inputs", "--overwrite"});
+  write_file(folder_ / "b.jsonl", text);
+  for (const Arguments& more : {Arguments{"--json-key", "other"}, {"--plain-special"}, {"--input", folder_ / "b.jsonl"}})
+    refuse(with(more), 64, {"are there", "--overwrite"});
+  const auto written = std::filesystem::last_write_time(prefix + ".bin");
+  write_file(input, text);
+  std::filesystem::last_write_time(input, written + std::chrono::seconds(1));
+  refuse(again, 64, {"are there", "--overwrite"});
+  std::filesystem::last_write_time(input, written);
+  run(again);
+  write_file(prefix + ".bin", std::string(bin.size(), 'x'));
+  refuse(again, 64, {"are there", "--overwrite"});
 }
 
 TEST_F(DataCommand, InspectShowsTheRecord) {

@@ -20,6 +20,10 @@ TEST(ForeignFlagHint, MegatronsFlagsNameTheKeyAndTakeTheValue) {
   EXPECT_EQ(foreign_flag_hint("--eval-interval", "100"), "say --set eval.every=100");
 }
 
+TEST(ForeignFlagHint, ASwitchNamesTheValueThatItMeans) {
+  EXPECT_EQ(foreign_flag_hint("--use_dora", ""), "say --set adapter.type=dora");
+}
+
 TEST(ForeignFlagHint, AValueThatMeansSomethingElseIsNotCopied) {
   EXPECT_EQ(foreign_flag_hint("--train-samples", "1000"), "say --set run.steps=... (samples / batch.global)");
   EXPECT_TRUE(foreign_flag_hint("--lr-decay-samples", "1000").starts_with("say --set lr_schedule.decay_steps=... ("));

@@ -110,7 +110,7 @@ TEST_F(ImportCommand, AnArgumentOfTheScriptIsNoValueOfARun) {
     return run_program(more);
   };
   expect_one_line(train({}), 64,
-                  {"run.sh:2 --save $1: \"$1\" is an argument of the script; give its value: --set checkpoint.dir=...",
+                  {"run.sh:2 --save $1: \"$1\" is an argument of the script (", "); give its value: --set checkpoint.dir=...",
                    "run.sh:2 --data-path $HOME/text: ", "--set data.train=..."});
   const ProgramOutcome given = succeeded(train({"--set", "checkpoint.dir=" + (folder_ / "ckpt"), "--set", "data.train=text"}));
   EXPECT_EQ(given.out.find("$1"), std::string::npos) << given.out;
@@ -120,11 +120,14 @@ TEST_F(ImportCommand, AnArgumentOfTheScriptIsNoValueOfARun) {
   EXPECT_EQ(read_file(copy).find('$'), std::string::npos) << "nothing unknown lands in the file: " << read_file(copy);
   write_file(script, "torchrun --nproc_per_node 4 pretrain_gpt.py --lr $1\n");
   expect_parts(succeeded(run_program({"import", script})).err, {"left out: give it with --set optimizer.lr=..."});
-  expect_one_line(train({}), 64, {"run.sh:1 --lr $1: \"$1\" is an argument of the script; give its value: --set optimizer.lr=..."});
+  expect_one_line(train({}), 64,
+                  {"run.sh:1 --lr $1: \"$1\" is an argument of the script (", "); give its value: --set optimizer.lr=..."});
   write_file(script, "torchrun --nproc_per_node 4 pretrain_gpt.py --lr $1 --tensor-model-parallel-size $2\n");
   const JsonValue config = parse_json(succeeded(train({"--set", "optimizer.lr=0.5", "--set", "parallel.tensor=2"})).out, "config");
   EXPECT_EQ(*config.find("optimizer")->find("lr"), JsonValue(0.5));
   EXPECT_EQ(*config.find("parallel")->find("data"), JsonValue(2)) << "what follows from it is computed from --set";
+  write_file(script, "torchrun pretrain_gpt.py --lr 1e-4 --num-layers $1 --hidden-size 64 --num-attention-heads 4\n");
+  expect_one_line(train({}), 64, {"run.sh:1 --num-layers $1: ", "--set model.n_layer=..."});
 }
 
 TEST_F(ImportCommand, ARunWithoutALauncherHasOneRankAndOthersAreAskedFor) {

@@ -197,6 +197,24 @@ TEST(PlanSearch, ProcessorsAreSearchedOverTheirRanks) {
   expect_refused(words, "--gpus = 11: there is no layout of this model");
 }
 
+// Three stages on two cores: one micro-batch passes them one after the other, whatever processor time says. Measured on such a
+// machine: 58 ms with one micro-batch, 42 ms with two, and 63 ms of processor time (docs/benchmarks/2026-11-29-shared-cores.md).
+TEST(PlanSearch, WaitingCountsWhereRanksShareCores) {
+  const auto step = [](const std::string& micro) {
+    const ProgramOutcome planned = run_program({"plan", "cluster", "cpu", "--config", TRIDENT_SOURCE_DIR "/configs/learn_1f1b.json",
+                                                "--set", "parallel=1DP x 3PP", "--set", "batch.micro=" + micro, "--json"});
+    return *parse_json(succeeded(planned).out, "a test", {.max_bytes = 1 << 24, .max_depth = 16}).find("cluster")->find("step");
+  };
+  const auto seconds = [&](const std::string& micro) { return step(micro).find("seconds")->as_number(); };
+  EXPECT_NEAR(seconds("8"), step("8").find("cpu_seconds")->as_number(), 0.03 * seconds("8"));
+  EXPECT_GT(seconds("8"), 1.25 * seconds("4"));
+  EXPECT_GT(seconds("4"), seconds("1"));
+  const ProgramOutcome found = succeeded(run_program({"plan", "search", "--config", TRIDENT_SOURCE_DIR "/configs/learn_1f1b.json",
+                                                      "--cluster", "cpu", "--gpus", "3", "--best", "1"}));
+  const std::string first = found.out.substr(found.out.find("\n 1  "), 100);
+  expect_parts(first, {"1DP x 3PP x 1TP", "micro-batches of 1,"});
+}
+
 TEST(PlanSearch, IsReadable) {
   const ProgramOutcome outcome = succeeded(run_program(search({"--cluster", "a100_sxm_hdr", "--gpus", "256", "--best", "1"})));
   expect_parts(outcome.out, {"174.6B parameters", "256 GPUs of A100", " 1  ", "time of pipeline rank", "memory of pipeline rank",

@@ -163,6 +163,18 @@ TEST_F(RunPages, CallRunsOfOneNameByTheirPaths) {
   EXPECT_EQ(runs[2].metrics.size(), 3u);
 }
 
+TEST_F(RunPages, AreOfAllRunsOfAFolder) {
+  const std::string b = make_run("sweep/b", 3), a = make_run("sweep/a", 3), folder = root_ + "/sweep";
+  create_folder(folder + "/no_run");
+  EXPECT_EQ(runs_at({folder}), (std::vector<std::string>{a, b}));
+  EXPECT_EQ(runs_at({b, folder}), (std::vector<std::string>{b, a, b}));
+  make_run("sweep/a/earlier-1", 3);
+  EXPECT_EQ(runs_at({a}), std::vector<std::string>{a}) << "a run is not the runs in it";
+  const std::string none = folder + "/no_run";
+  EXPECT_EQ(runs_at({none, root_ + "/nothing"}), (std::vector<std::string>{none, root_ + "/nothing"}));
+  expect_parts(error_of<DataError>([&] { read_run_folders(runs_at({none})); }), {"the run.dir of a run, or a folder of several"});
+}
+
 TEST_F(RunPages, StayWithinTheirSizeAndSayWhatIsLeftOut) {
   const std::string folder = make_run("run", 3), text(100'000, 'x');
   std::string config = "{\"run\": {\"steps\": 3}", ranks, starts, samples;

@@ -324,6 +324,20 @@ TEST(ConfigDocs, HelpFitsItsWidth) {
   EXPECT_EQ(help_paragraph(std::string(kHelpWidth - 4, 'y') + " z", 2), "  " + std::string(kHelpWidth - 4, 'y') + " z\n");
 }
 
+// Whoever copies an example has a configuration that is one.
+TEST(ConfigDocs, ExamplesOfThePageAreConfigurations) {
+  const std::string page = options_markdown(), fence = "```json\n";
+  int examples = 0;
+  for (std::size_t at = page.find(fence); at != page.npos; at = page.find(fence, at + 1), ++examples) {
+    const std::size_t begin = at + fence.size(), end = page.find("```", begin);
+    const std::string text = page.substr(begin, end - begin);
+    const bool has_folder = text.find("init_from") != text.npos;  // which is not here
+    const std::vector<std::string> instead{"model.init_from=null", "model.preset=llama-1m"};
+    EXPECT_NO_THROW(parse_train_config(text, "example", has_folder ? instead : std::vector<std::string>())) << text;
+  }
+  EXPECT_EQ(examples, 3);
+}
+
 TEST(ConfigDocs, CommittedPageIsWhatTheTableSays) {
   EXPECT_EQ(read_file(std::string(TRIDENT_SOURCE_DIR) + "/docs/configuration.md"), options_markdown())
       << "run: trident docs configuration > docs/configuration.md";

@@ -214,6 +214,18 @@ TEST(Preference, OfPacksIsThatOfTheirPairs) {
   }
 }
 
+// A head that does not train holds what weighed pairs read in its backward, for each micro-batch in flight.
+TEST(Preference, IsTheSameBesideAFrozenHead) {
+  const std::string layers = "model.num_hidden_layers=4", only = "train.only=[\"model\\\\.layers\\\\.1\\\\..*\"]";
+  for (const char* policy : {"recompute.policy=none", "recompute.policy=full"})
+    for (const char* schedule : {"gpipe", "1f1b", "interleaved"}) {
+      const ParityCase layout{1, 2, 1, false, "zero1", schedule};
+      const LayoutRun other = run_pairs(layout, 3, {layers, only, policy});
+      EXPECT_EQ("", compare_bits(other, run_pairs(layout.without_pipeline(), 3, {layers, only}))) << layout.name() << " " << policy;
+      EXPECT_EQ(other.planned_bytes, other.high_water) << layout.name() << " " << policy;
+    }
+}
+
 // Losses in which targets weigh differently: what a run computes is what its formula says, in every layout.
 
 constexpr std::int64_t kWeighedSequence = 16, kWeighedSamples = 8;

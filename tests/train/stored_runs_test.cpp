@@ -333,7 +333,7 @@ TEST_F(StoredRuns, AMistakeIsSaidBeforeAFolderThatIsUsed) {
   const std::string saved = "run.dir=" + (folder_ / "saved"), wider = "model.hidden_size=12";
   refused({saved, wider, "data.train=" + (folder_ / "none")}, {"none"});
   refused({saved, wider, "batch.sequence=4096"}, {"batch.sequence = 4096", "positions"});
-  refused({saved, wider}, {"model = ", "was trained with"});
+  refused({saved, wider}, {"model.hidden_size = 12: ", "was trained with 8; "});
   refused({}, {"of another run, whose optimizer.lr is 0.001, not 1.0; choose another run.dir, or --set run.overwrite=true"});
 }
 

@@ -213,6 +213,9 @@ std::string coming_from_markdown() {
       "Write a command into a file such as `run.sh`, or give `-` and the command on standard input. Files that it names are\n"
       "looked for beside it, then in the working directory. Nothing is executed or downloaded. `PREFIX` is of token files that\n"
       "`trident data prepare` wrote; [quickstart.md](quickstart.md#coming-from-another-system) goes through a whole run.\n\n"
+      "A value that only the script's user knows, such as `$1`, `$DATA_PATH` or `$(nproc)`, is left out and listed; `trident\n"
+      "train` asks for it. A line `set -- ARGUMENTS` above the script's first command gives it its arguments, and what\n"
+      "`cat <<END > ds.json` writes there is read as that file.\n\n"
       "The tables below are what is read: ";
   std::string systems;
   for (const ForeignSection& section : foreign_sections()) {

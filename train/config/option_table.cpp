@@ -130,7 +130,7 @@ std::vector<Option> parallel_options() {
        .doc = "Split norms and residuals over the sequence inside a tensor-parallel group."},
       {.path = "parallel.zero", .takes = kString, .fallback = "\"zero1\"", .doc = "What data-parallel ranks share out: nothing (ddp), optimizer state (zero1), also gradients (zero2), also parameters (shard_grad_op, zero3).",
        .choices = {"ddp", "zero1", "zero2", "shard_grad_op", "zero3"},
-       .aliases = {{"SHARD_GRAD_OP", "shard_grad_op"}, {"FULL_SHARD", "zero3"}, {"0", "ddp"}, {"1", "zero1"}, {"2", "zero2"}, {"3", "zero3"}},
+       .aliases = {{"SHARD_GRAD_OP", "shard_grad_op"}, {"FULL_SHARD", "zero3"}, {"fsdp", "zero3"}, {"0", "ddp"}, {"1", "zero1"}, {"2", "zero2"}, {"3", "zero3"}},
        .aka = {"zero_stage", "stage", "zero_optimization"}},
       {.path = "parallel.grad_sync", .takes = kNull | kString | kEvery, .fallback = "null",
        .doc = "When gradients are reduced: once a step, every k micro-batches, or auto (step where the memory allows); null: the preset's own.",
@@ -197,7 +197,10 @@ std::vector<Option> adapter_options() {
       {.path = "adapter.type", .takes = kNull | kString, .fallback = "null",
        .doc = "lora: y = W x + s B A x with A [r, in] and B [out, r], s = alpha / r; A begins uniform at random, B "
               "as zeros. dora: every output of that sum is multiplied by m / n, n the length of the row of "
-              "W + s B A; m [out] begins as the lengths of W's rows. null: all weights train.", .choices = {"lora", "dora"}},
+              "W + s B A; m [out] begins as the lengths of W's rows. null: all weights train.", .choices = {"lora", "dora"},
+       .reserved_values = {{"qlora",
+                            "weights of 4 bits are not built yet (model.quantize); use lora, beside weights in "
+                            "precision.compute"}}},
       {.path = "adapter.r", .takes = kInteger, .fallback = "8", .doc = "Rank: rows of A, columns of B.", .range = {1, 65536}},
       {.path = "adapter.alpha", .takes = kNumber, .fallback = "8", .doc = "What B A is multiplied by, over r.", .range = kPositive},
       {.path = "adapter.dropout", .takes = kNumber, .fallback = "0", .doc = "Dropout probability of what A multiplies.",

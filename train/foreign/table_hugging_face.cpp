@@ -9,6 +9,7 @@ using enum Verdict;
 
 constexpr std::string_view kSchedules = "linear, cosine, cosine_with_min_lr, constant, constant_with_warmup, inverse_sqrt and "
                                         "warmup_stable_decay are there",
+                           kMoreBits = "the same rule, whose states have 32 bits here and take the memory of those",
                            kPresetFile = "ms-swift's name of a file of DeepSpeed's";
 
 constexpr ForeignKey kBatchAndRun[] = {
@@ -66,6 +67,9 @@ constexpr ForeignKey kOptimizer[] = {
     {"optim, optimizer = paged_adamw, paged_adamw_32bit, paged_adamw_8bit, paged_lion_32bit, paged_lion_8bit", kNotBuilt,
      "offload.optimizer", "\"host\""},
     {"optim, optimizer = lion, lion_32bit", kMapped, "optimizer.type", "\"lion\""},
+    {"optim, optimizer = adamw_bnb_8bit, adamw_8bit, adamw_torch_8bit, adamw_torch_4bit, ao_adamw_4bit, ao_adamw_8bit, "
+     "ao_adamw_fp8", kDiffers, "optimizer.type", "\"adamw\"", kMoreBits},
+    {"optim, optimizer = lion_8bit", kDiffers, "optimizer.type", "\"lion\"", kMoreBits},
     {"optim, optimizer = adafactor", kNotBuilt, "optimizer.type", "\"adafactor\""},
     {"adafactor", kNotBuilt, "optimizer.type", "\"adafactor\""},
     {"optim, optimizer = sgd", kNotBuilt, "optimizer.type", "\"sgd\""},
@@ -147,7 +151,7 @@ constexpr ForeignKey kSavingAndLogging[] = {
     {"save_strategy = no, false", kMapped, "checkpoint.every", "\"end\"", "the last step alone is saved, as TRL's scripts do"},
     {"save_strategy", kMapped, "checkpoint.every@save_strategy", {}, "steps between checkpoints, or epoch"},
     {"save_steps", kMapped, "checkpoint.every@save_steps", {}, {}, "500"},
-    {"save_total_limit = null, none", kMapped, "checkpoint.keep_last", "0", "all are kept", "null"},
+    {"save_total_limit = null, none, -1", kMapped, "checkpoint.keep_last", "0", "all are kept", "null"},
     {"save_total_limit", kMapped, "checkpoint.keep_last"},
     {"save_only_model", kMapped, "checkpoint.content", "\"weights\"", "a run cannot go on from them"},
     {"load_best_model_at_end", kMapped, "checkpoint.keep_best", "true", "trident ckpt ls shows what is kept"},
@@ -245,7 +249,7 @@ constexpr ForeignKey kAdapters[] = {
     {"exclude_modules", kMapped, "adapter.exclude_modules", {}, {}, {}, Convert::kList},
     {"layers_to_transform", kMapped, "adapter.layers", {}, {}, {}, Convert::kList},
     {"use_rslora", kMapped, "adapter.rslora", "true"},
-    {"use_dora", kMapped, "adapter.type@use_dora", "true", "adapter.type is \"dora\" then"},
+    {"use_dora", kMapped, "adapter.type@use_dora", "\"dora\""},
     {"lora_modules_to_save, modules_to_save", kMapped, "adapter.modules_to_save", {}, {}, {}, Convert::kList},
     {"lora_task_type, task_type, bias = causal_lm, none", kAlways, {}, {},
      "the next token is predicted, and biases stay as they are"},

@@ -39,7 +39,8 @@ constexpr ForeignKey kLlamaFactoryTraining[] = {
     {"ref_model", kMapped, "reference", {}, "a checkpoint, a folder of them, or a Hugging Face folder"},
     {"use_galore, use_apollo, use_badam, use_llama_pro, use_adam_mini, use_dft_loss, use_asft_loss, use_eaft_loss, use_mca, "
      "use_hyper_parallel, pissa_init, loraplus_lr_ratio, quantization_bit, quantization_type, mixture_of_depths, shift_attn, "
-     "pref_loss, pref_bco_weight, freeze_language_model, moe_aux_loss_coef, use_kt, reward_model, ref_model_adapters",
+     "tensor_model_parallel_size, pref_loss, pref_bco_weight, freeze_language_model, moe_aux_loss_coef, use_kt, reward_model, "
+     "ref_model_adapters",
      kRefused, {}, {}, kNoSuchMethod},
     {"model, model_class, kernel_config*, dist_config*, peft_config*, quant_config*, train_dataset, micro_batch_size", kRefused, {},
      {}, "keys of LLaMA-Factory's files of version 1: write those of version 0.9, model_name_or_path and its like"},

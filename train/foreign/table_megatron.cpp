@@ -1,4 +1,5 @@
-// Flags of Megatron-LM: megatron/training/arguments.py and the dataclasses that it makes flags of, core 0.5 to 0.19. What would
+// Flags of Megatron-LM: megatron/training/arguments.py and the dataclasses that it makes flags of, core 0.5 to 0.19, and those that
+// Megatron-DeepSpeed (Microsoft's and BigScience's) and Pai-Megatron-Patch have beside them in their own scripts. What would
 // make another model or another loss is refused; what trains the same model another way, such as a batch that grows, differs.
 #include "train/foreign/tables.h"
 
@@ -12,8 +13,8 @@ constexpr std::string_view kMegatronReadAhead = "samples are read ahead, in an o
 constexpr std::string_view kMegatronOneOf = "one implementation, without such a switch";
 
 constexpr ForeignKey kMegatronParallel[] = {
-    {"tensor_model_parallel_size", kMapped, "parallel.tensor"},
-    {"pipeline_model_parallel_size", kMapped, "parallel.pipeline"},
+    {"tensor_model_parallel_size, model_parallel_size", kMapped, "parallel.tensor"},
+    {"pipeline_model_parallel_size, pipe_parallel_size", kMapped, "parallel.pipeline"},
     {"num_virtual_stages_per_pipeline_rank", kMapped, "parallel.virtual_stages", "", "with parallel.schedule \"interleaved\""},
     {"num_layers_per_virtual_pipeline_stage", kMapped, "parallel.virtual_stages@layers_per_virtual_stage", "",
      "parallel.virtual_stages = layers / (stages x N), with parallel.schedule \"interleaved\""},
@@ -23,13 +24,14 @@ constexpr ForeignKey kMegatronParallel[] = {
      "parallel.layers, where all stages are listed"},
     {"pipeline_model_parallel_layout", kDiffers, "", "",
      "list the layers of each virtual stage in parallel.layers; embedding and head stay at the ends"},
-    {"account_for_embedding_in_pipeline_split, account_for_loss_in_pipeline_split, standalone_embedding_stage", kAlways, "", "",
+    {"account_for_embedding_in_pipeline_split, account_for_loss_in_pipeline_split, standalone_embedding_stage, "
+     "pp_partition_method", kAlways, "", "",
      "layers are balanced by cost, embedding and head counted, unless parallel.layers says otherwise"},
     {"microbatch_group_size_per_virtual_pipeline_stage", kDiffers, "", "",
      "always the number of pipeline ranks, Megatron-LM's default; no number of the training depends on it"},
     {"sequence_parallel", kMapped, "parallel.sequence_parallel", "true"},
-    {"context_parallel_size = 1", kAlways, "", "", "sequences are whole on each rank"},
-    {"context_parallel_size", kNotBuilt, "parallel.context"},
+    {"context_parallel_size, ds_sequence_parallel_size = 1", kAlways, "", "", "sequences are whole on each rank"},
+    {"context_parallel_size, ds_sequence_parallel_size", kNotBuilt, "parallel.context"},
     {"cp_comm_type, hierarchical_context_parallel_sizes", kDiffers, "", "", "goes with --context-parallel-size"},
     {"hybrid_context_parallel, max_seqlen_per_dp_cp_rank", kRefused, "", "", "all ranks have sequences of one length"},
     {"expert_model_parallel_size, expert_tensor_parallel_size, expert_tensor_parallel_num_weight_shards, moe_expert_parallel_size, "
@@ -41,6 +43,8 @@ constexpr ForeignKey kMegatronParallel[] = {
      "", "there are no encoders"},
     {"tensor_parallel_num_weight_shards, gtp_*", kRefused, "", "",
      "weights are sharded over data-parallel ranks: parallel.zero=zero3"},
+    {"enable_zbh1_pipeline", kNotBuilt, "parallel.schedule", "\"zb-h1\""},
+    {"enable_zbh1_exact_semantics", kAlways, "", "", "a step is made when the gradients of all ranks are finite"},
     {"use_tp_pp_dp_mapping", kMapped, "parallel.order", "\"tp-cp-pp-dp\""},
     {"use_distributed_optimizer", kMapped, "parallel.zero@distributed_optimizer", "true", "parallel.zero zero1; without it ddp"},
     {"use_megatron_fsdp, use_custom_fsdp", kMapped, "parallel.zero@megatron_fsdp", "true",
@@ -51,7 +55,7 @@ constexpr ForeignKey kMegatronParallel[] = {
     {"data_parallel_sharding_strategy = optim_grads_params", kMapped, "parallel.zero", "\"zero3\"", "goes with pipelines here"},
     {"zero_stage = 0, 1", kMapped, "parallel.zero", "", kStages},
     {"zero_stage = 2, 3", kMapped, "parallel.zero", "", kReducesOften},
-    {"deepspeed, deepspeed_config, deepspeed_activation_checkpointing, no_pipeline_parallel", kAlways, "", "",
+    {"deepspeed, deepspeed_config, deepspeed_activation_checkpointing, no_pipeline_parallel, no_deepspeed", kAlways, "", "",
      "flags of Megatron-DeepSpeed: the file of --deepspeed_config is read"},
     {"use_torch_fsdp2", kMapped, "parallel.zero@torch_fsdp", "true", "parallel.zero zero3"},
     {"torch_fsdp2_no_reshard_after_forward", kMapped, "parallel.zero", "\"shard_grad_op\""},
@@ -71,7 +75,8 @@ constexpr ForeignKey kMegatronParallel[] = {
      "DDP_impl, no_contiguous_buffers_in_local_ddp, no_use_layer_wise_param_layout, suggested_communication_unit_size, "
      "create_all_gather_group, fsdp_double_buffer, fsdp_manual_registration, fsdp_db_use_persist_buf_on_alloc_fail, "
      "megatron_fsdp_version, megatron_fsdp_enable_fine_grained_param_gather, megatron_fsdp_max_pool_double_buffer, "
-     "init_model_with_meta_device, "
+     "init_model_with_meta_device, zero_reduce_scatter, zero_contigious_gradients, zero_reduce_bucket_size, "
+     "zero_allgather_bucket_size, "
      "no_strict_fsdp_dtensor_load, disable_strict_fsdp_dtensor_load", kAlways, "", "", "buckets and gathers have one form"},
     {"distributed_backend, local_rank, lazy_mpu_init, fake_process_group", kLauncher, "", "", "ranks are threads or MPI processes"},
     {"distributed_timeout_minutes, distributed_timeout_seconds_after_init", kDiffers, "", "",
@@ -93,12 +98,13 @@ constexpr ForeignKey kMegatronBatch[] = {
     {"lr_warmup_tokens", kMapped, "lr_schedule.warmup_steps@warmup_tokens", "", "tokens / (batch.global x batch.sequence)"},
     {"exit_duration_in_mins", kMapped, "run.max_minutes"},
     {"exit_interval", kDiffers, "", "", "run.steps ends a run, with lr_schedule.decay_steps for the length of the schedule"},
+    {"kill_switch_path", kDiffers, "", "", "SIGUSR1 and SIGTERM end a run; no file does"},
     {"exit_signal_handler, exit_signal_handler_for_training, exit_signal, exit_signal_handler_for_dataloader", kAlways, "", "",
      "SIGUSR1 and SIGTERM end a run at the step boundary"},
     {"seed", kMapped, "run.seed", "", "weights and order are the same in every layout, and other ones than Megatron-LM's"},
-    {"iterations_to_skip, result_rejected_tracker_filename", kRefused, "", "", "all steps are made"},
+    {"iterations_to_skip, skip_train_iteration_range, result_rejected_tracker_filename", kRefused, "", "", "all steps are made"},
     {"phase_transition_iterations", kRefused, "", "", "data and batch stay the same; go on from a checkpoint with others"},
-    {"skip_train, test_mode", kRefused, "trident eval", "", "evaluates without training"},
+    {"skip_train, test_mode, eval_only, no_train", kRefused, "trident eval", "", "evaluates without training"},
     {"manual_gc, manual_gc_interval, no_manual_gc_eval, disable_manual_gc_eval, empty_unused_memory_level, train_sync_interval, "
      "no_barrier_with_level_1_timing", kAlways, "", "", "no memory is collected or allocated within a step"},
     {"yaml_cfg", kRefused, "", "", "import the flags themselves"},
@@ -107,20 +113,24 @@ constexpr ForeignKey kMegatronBatch[] = {
 constexpr ForeignKey kMegatronModel[] = {
     {"num_layers, encoder_num_layers", kMapped, "model.num_hidden_layers", "", "n_layer for model_type gpt2"},
     {"hidden_size", kMapped, "model.hidden_size", "", "n_embd for gpt2"},
-    {"ffn_hidden_size", kMapped, "model.intermediate_size", "", "n_inner for gpt2; without it 4 x hidden, or 8/3 with --swiglu"},
+    {"ffn_hidden_size, intermediate_size", kMapped, "model.intermediate_size", "",
+     "n_inner for gpt2; without it 4 x hidden, or 8/3 with --swiglu"},
     {"num_attention_heads", kMapped, "model.num_attention_heads", "", "n_head for gpt2"},
     {"group_query_attention", kMapped, "model.num_key_value_heads@grouped_queries", "true", "then --num-query-groups counts"},
-    {"num_query_groups, num_key_value_heads", kMapped, "model.num_key_value_heads"},
-    {"num_key_value_heads", kMapped, "model.num_key_value_heads@grouped_queries", "true", "Megatron-DeepSpeed's name"},
+    {"num_query_groups, num_key_value_heads, n_head_kv", kMapped, "model.num_key_value_heads"},
+    {"num_key_value_heads, n_head_kv", kMapped, "model.num_key_value_heads@grouped_queries", "true", "Megatron-DeepSpeed's name"},
     {"kv_channels", kMapped, "model.head_dim"},
     {"max_position_embeddings", kMapped, "model.max_position_embeddings", "", "n_positions for gpt2"},
     {"position_embedding_type = learned_absolute, rope", kMapped, "model.model_type@position_embedding", "",
      "rotary with llama, qwen2, qwen3, mistral; learned with gpt2"},
-    {"use_rotary_position_embeddings, no_position_embedding", kMapped, "model.model_type@position_embedding", "\"rope\""},
-    {"position_embedding_type, rope_type = yarn, mrope, relative, none", kRefused, "", "",
+    {"position_embedding_type = rotary", kMapped, "model.model_type@position_embedding", "\"rope\"", "Megatron-DeepSpeed's name"},
+    {"use_rotary_position_embeddings, use_llama2_rotary_position_embeddings, no_position_embedding", kMapped,
+     "model.model_type@position_embedding", "\"rope\""},
+    {"position_embedding_type, rope_type = yarn, mrope, relative, none, alibi", kRefused, "", "",
      "rotary or learned positions; model.hf_config takes a config.json with YaRN"},
     {"rope_type = rope", kAlways, "", "", "rotary positions without MLA are those"},
-    {"rotary_base", kMapped, "model.rope_theta"},
+    {"use_alibi_mask, embed_layernorm", kRefused, "", "", "no model here has it; docs/models.md lists those that are"},
+    {"rotary_base, rotary_position_embeddings_theta", kMapped, "model.rope_theta"},
     {"rotary_percent", kMapped, "model.partial_rotary_factor"},
     {"rotary_seq_len_interpolation_factor", kMapped, "model.rope_scaling@rope_linear_factor", "",
      "model.rope_scaling, rope_type linear"},
@@ -128,6 +138,7 @@ constexpr ForeignKey kMegatronModel[] = {
     {"rope_scaling_factor", kMapped, "model.rope_scaling@rope_llama3_factor"},
     {"swiglu", kMapped, "model.model_type@swiglu", "true", "model_type llama and its kin; without it gpt2's GELU"},
     {"openai_gelu", kAlways, "", "", "GELU has its tanh form"},
+    {"normalization = RMSNorm", kMapped, "model.model_type@normalization", "\"RMSNorm\""},
     {"normalization", kMapped, "model.model_type@normalization", "", "RMSNorm with llama and its kin; layer norm with gpt2"},
     {"norm_epsilon, layernorm_epsilon", kMapped, "model.rms_norm_eps", "", "layer_norm_epsilon for gpt2", "1e-5"},
     {"apply_layernorm_1p", kAlways, "", "",
@@ -146,8 +157,8 @@ constexpr ForeignKey kMegatronModel[] = {
     {"embedding_init_method_std, init_method_xavier_uniform, data_parallel_random_init", kDiffers, "", "",
      "all weights begin with --init-method-std, the same on every rank"},
     {"use_cpu_initialization, no_initialization", kAlways, "", "", "initial weights do not depend on the layout"},
-    {"make_vocab_size_divisible_by, no_pad_vocab_size, disable_pad_vocab_size", kAlways, "", "",
-     "the table is padded for the tensor ranks; padding has no part in the loss"},
+    {"make_vocab_size_divisible_by, pad_vocab_size_to, extra_vocab_size, no_pad_vocab_size, disable_pad_vocab_size", kAlways, "",
+     "", "the table is padded for the tensor ranks; padding has no part in the loss"},
     {"fp32_residual_connection, apply_query_key_layer_scaling, no_query_key_layer_scaling, attention_softmax_in_fp32", kAlways, "",
      "", "scores and softmax are in fp32, residuals in precision.compute"},
     {"softmax_type = vanilla", kAlways, "", "", "softmax is plain"},
@@ -162,7 +173,8 @@ constexpr ForeignKey kMegatronModel[] = {
      "qk_l2_norm, qk_clip*, attention_output_gate, apply_residual_connection_post_layernorm, rotary_interleaved, "
      "relative_attention_*, mrope_section, yarn_*, no_yarn_*, use_mup, mup_*, enable_mhc_connections, mhc_*, spec, "
      "fused_residual_rmsnorm", kRefused, "", "", "no model here has it; docs/models.md lists those that are"},
-    {"transformer_impl, use_mcore_models, use_legacy_models, onnx_safe, no_persist_layer_norm, model_provider", kAlways, "", "",
+    {"transformer_impl, use_mcore_models, use_legacy_models, onnx_safe, no_persist_layer_norm, model_provider, "
+     "abort_on_unmet_fused_kernel_constraints, sync_tp_duplicated_parameters", kAlways, "", "",
      kMegatronOneOf},
     {"vision_*, num_classes, img_*, num_channels, patch_dim, classes_fraction, data_per_class_fraction, no_data_sharding, "
      "head_lr_mult, swin_backbone_type, mask_type, mask_factor, iter_per_epoch, dino_*, ict_*, biencoder_*, bert_*, "
@@ -236,12 +248,14 @@ constexpr ForeignKey kMegatronPrecision[] = {
     {"checkpoint_activations, activations_checkpoint_method", kMapped, "recompute.policy", "\"full\"", "Megatron-LM's old name"},
     {"recompute_modules = core_attn", kAlways, "", "", "selective is attention"},
     {"recompute_method, recompute_num_layers, recompute_modules, distribute_saved_activations, checkpoint_num_layers, "
-     "activations_checkpoint_num_layers, distribute_checkpointed_activations", kDiffers, "", "",
+     "activations_checkpoint_num_layers, distribute_checkpointed_activations, partition_activations, contigious_checkpointing, "
+     "synchronize_each_layer, profile_backward", kDiffers, "", "",
      "one policy for all blocks, each by itself: memory differs, no number does"},
-    {"optimizer_cpu_offload", kNotBuilt, "offload.optimizer", "\"host\""},
-    {"cpu_offloading_num_layers, fine_grained_activation_offloading", kNotBuilt, "offload.activations", "\"host\""},
-    {"optimizer_offload_fraction, use_torch_optimizer_for_cpu_offload, overlap_cpu_optimizer_d2h_h2d, no_pin_cpu_grads, "
-     "no_pin_cpu_params, offload_modules, min_offloaded_tensor_size, delay_offload_until_cuda_graph, "
+    {"optimizer_cpu_offload, cpu_optimizer", kNotBuilt, "offload.optimizer", "\"host\""},
+    {"cpu_offloading_num_layers, cpu_offloading, checkpoint_in_cpu, fine_grained_activation_offloading", kNotBuilt,
+     "offload.activations", "\"host\""},
+    {"optimizer_offload_fraction, optimizer_offload_policy, use_torch_optimizer_for_cpu_offload, overlap_cpu_optimizer_d2h_h2d, "
+     "no_pin_cpu_grads, no_pin_cpu_params, offload_modules, min_offloaded_tensor_size, delay_offload_until_cuda_graph, "
      "delta_offload_bytes_across_pp_ranks, activation_offload_fraction, fine_grained_offloading_max_inflight_offloads, "
      "cpu_offloading_retain_pinned_cpu_buffers", kDiffers, "", "", "goes with offloading: offload.optimizer, offload.activations"},
 };
@@ -251,17 +265,24 @@ constexpr ForeignKey kMegatronData[] = {
     {"train_data_path", kMapped, "data.train@train_data_path", "", "data.train, all of it"},
     {"valid_data_path", kMapped, "data.valid"},
     {"test_data_path", kDiffers, "", "", "nothing reads it while training: trident eval --data PREFIX"},
-    {"data_args_path, per_split_data_args_path", kRefused, "", "", "give what the file says as --data-path"},
+    {"data_args_path, per_split_data_args_path, data_file_list, train_weighted_split_paths, valid_weighted_split_paths, "
+     "test_weighted_split_paths, train_weighted_split_paths_path, valid_weighted_split_paths_path, test_weighted_split_paths_path",
+     kDiffers, "", "",
+     "such a list is not read: give its weights and prefixes as data.train, and those of validation as data.valid"},
+    {"train_sample_idx_path, train_doc_idx_path, train_shuffle_idx_path, data_efficiency_curriculum_learning, random_ltd", kRefused,
+     "", "", "samples are whole, in an order drawn from run.seed"},
+    {"train_mode = pretrain", kAlways, "", "", "the next token is predicted"},
+    {"dataset, max_padding_length, patch_tokenizer_type", kAlways, "", "", "token files are made already"},
     {"split", kMapped, "data.split"},
     {"padded_vocab_size", kMapped, "model.vocab_size@padded_vocabulary", "", "model.vocab_size, where nothing else says it"},
     {"vocab_size", kMapped, "model.vocab_size", "", "without it that of --tokenizer-type, where one is known"},
     {"tokenizer_type = GPT2BPETokenizer", kMapped, "data.tokenizer", "\"gpt2\"", "what pretrain_gpt.py takes without the flag"},
     {"tokenizer_type = NullTokenizer", kMapped, "data.tokenizer", "null"},
     {"tokenizer_type = HuggingFaceTokenizer, SentencePieceTokenizer, GPTSentencePieceTokenizer, Llama2Tokenizer, TikTokenizer, "
-     "MultimodalTokenizer, SFTTokenizer", kMapped, "data.tokenizer@tokenizer_type", "",
+     "MultimodalTokenizer, SFTTokenizer, PretrainedFromHF, HFTokenizer", kMapped, "data.tokenizer@tokenizer_type", "",
      "data.tokenizer is what --tokenizer-model names"},
     {"tokenizer_type", kRefused, "", "", "no such tokenizer; data.tokenizer takes a name, a model's folder or a tokenizer's file"},
-    {"tokenizer_model", kMapped, "data.tokenizer", "", "a name, a model's folder or a tokenizer's file"},
+    {"tokenizer_model, tokenizer_name_or_path", kMapped, "data.tokenizer", "", "a name, a model's folder or a tokenizer's file"},
     {"vocab_file, merge_file, tokenizer_metadata, tokenizer_special_tokens, tiktoken_*, tokenizer_sentencepiece_legacy, "
      "no_tokenizer_sentencepiece_ignore_extra_whitespaces, disable_tokenizer_sentencepiece_ignore_extra_whitespaces, "
      "tokenizer_hf_*, trust_remote_code, null_tokenizer_*, legacy_tokenizer, use_gigatoken, allow_ambiguous_pad_tokens", kAlways,
@@ -275,7 +296,7 @@ constexpr ForeignKey kMegatronData[] = {
      "mid_level_dataset_surplus, num_dataset_builder_threads", kAlways, "", "",
      "files are read by pread, the order of samples is computed: there is no cache"},
     {"dataloader_type = single, cyclic", kAlways, "", "", kMegatronReadAhead},
-    {"num_workers", kAlways, "", "", kMegatronReadAhead},
+    {"num_workers, valid_num_workers", kAlways, "", "", kMegatronReadAhead},
     {"dataloader_type", kRefused, "", "", "samples come from token files"},
     {"reset_position_ids", kMapped, "data.reset_position_ids", "true"},
     {"reset_attention_mask", kMapped, "data.reset_attention_mask", "true"},
@@ -302,7 +323,7 @@ constexpr ForeignKey kMegatronSaving[] = {
     {"most_recent_k", kMapped, "checkpoint.keep_last", "", "Megatron-LM keeps all: 0 here", "0"},
     {"no_save_optim", kMapped, "checkpoint.content", "\"weights\""},
     {"no_save_rng", kAlways, "", "", "random numbers follow from run.seed and the step: none are saved"},
-    {"no_load_optim, no_load_rng", kDiffers, "", "", "model.init_from begins with weights and a fresh optimizer"},
+    {"no_load_optim, no_load_rng, reset_progress", kDiffers, "", "", "model.init_from begins with weights and a fresh optimizer"},
     {"ckpt_step, override_ckpt_iteration", kDiffers, "", "", "name that checkpoint's folder in checkpoint.resume"},
     {"use_checkpoint_args, use_mp_args_from_checkpoint_args, no_use_tokenizer_model_from_checkpoint_args, "
      "disable_use_tokenizer_model_from_checkpoint_args", kDiffers, "", "",
@@ -314,8 +335,8 @@ constexpr ForeignKey kMegatronSaving[] = {
     {"ckpt_convert_format, ckpt_convert_save, ckpt_convert_update_legacy_dist_opt_format", kRefused, "trident convert", "",
      "turns checkpoints and Hugging Face folders into one another"},
     {"ckpt_*, no_ckpt_*, disable_ckpt_*, auto_detect_ckpt_format, dist_ckpt_*, distrib_optim_fully_reshardable_mem_efficient, "
-     "use_dist_ckpt, load_main_params_from_ckpt, load_model_opt_format, no_save_tokenizer_assets, disable_save_tokenizer_assets, "
-     "verify_integrity", kAlways, "", "", "one format, read in any layout; checksums are compared"},
+     "use_dist_ckpt, universal_checkpoint, load_main_params_from_ckpt, load_model_opt_format, no_save_tokenizer_assets, "
+     "disable_save_tokenizer_assets, verify_integrity", kAlways, "", "", "one format, read in any layout; checksums are compared"},
     {"save_params_interval, save_activations_interval, save_tokens_per_expert_interval, save_wgrads_interval, save_dgrads_interval",
      kDiffers, "", "", "no tensors are written but checkpoints"},
 };
@@ -323,7 +344,7 @@ constexpr ForeignKey kMegatronSaving[] = {
 constexpr ForeignKey kMegatronLogging[] = {
     {"log_interval", kMapped, "log.every", "", "", "100"},
     {"tensorboard_dir", kMapped, "log.tensorboard", "true", "in run.dir"},
-    {"wandb_*, one_logger_*, no_one_logger, enable_one_logger, app_tag_run_*, otel_*", kDiffers, "", "",
+    {"wandb_*, one_logger_*, no_one_logger, enable_one_logger, app_tag_run_*, otel_*, codecarbon_dir", kDiffers, "", "",
      "metrics.jsonl and TensorBoard have the numbers"},
     {"log_*, no_log_*, disable_log_*, tensorboard_log_interval, tensorboard_queue_size, timing_log_level, timing_log_option, "
      "logging_level, config_logger_dir, dump_param_to_param_group_map", kAlways, "", "",
@@ -349,7 +370,7 @@ constexpr ForeignKey kMegatronLogging[] = {
 };
 
 constexpr ForeignKey kMegatronKernels[] = {
-    {"use_flash_attn, attention_backend, flash_attention_version", kAlways, "", "", "attention never stores the scores"},
+    {"use_flash_attn*, attention_backend, flash_attention_version", kAlways, "", "", "attention never stores the scores"},
     {"tp_comm_overlap", kNotBuilt, "parallel.tensor_overlap", "\"chunked\""},
     {"tp_comm_*, no_tp_comm_*, disable_tp_comm_*, no_async_tensor_model_parallel_allreduce", kDiffers, "", "",
      "goes with --tp-comm-overlap"},

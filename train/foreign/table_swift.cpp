@@ -36,6 +36,7 @@ constexpr ForeignKey kSwiftTraining[] = {
     {"quant_bits = 4", kNotBuilt, "model.quantize.type", "\"nf4\""},
     {"quant_method = bnb", kAlways, {}, {}, "with quant_bits 4"},
     {"optimizer = muon", kNotBuilt, "optimizer.type", "\"muon\""},
+    {"merge_lora", kAlways, "trident convert", {}, "it merges adapters into their weights"},
     {"ref_model", kMapped, "reference", {}, "a checkpoint, a folder of them, or a Hugging Face folder"},
     {"packing_length", kMapped, "batch.sequence"},
     {"packing_strategy, packing_num_proc", kAlways, "trident data pack", {},
@@ -93,7 +94,7 @@ constexpr ForeignKey kSwiftModelAndData[] = {
      "preserve_thinking, add_non_thinking_prefix, disable_ignore_empty_think, is_binary_loss_scale, model_name, model_author",
      kAlways, "trident data prepare --chat --template FILE --loss assistant", {}, kOwnTemplate},
     {"new_special_tokens", kDiffers, {}, {}, kMoreTokens},
-    {"tuner_backend, model_type, task_type, problem_type, model_kwargs, local_repo_path, init_strategy, attn_impl, use_hf, "
+    {"tuner_backend, model_type, task_type, problem_type, model_kwargs*, local_repo_path, init_strategy, attn_impl, use_hf, "
      "load_args, load_data_args, ignore_args_error, add_version, create_checkpoint_symlink, safe_serialization, check_model, "
      "acc_strategy, eval_metric", kAlways, {}, {}, "the model's folder says what it is, and run.dir has all that a run writes"},
     {"stream, stop_words, logprobs, top_logprobs, structured_outputs_regex, eval_use_evalscope, eval_dataset, eval_dataset_args, "

@@ -43,9 +43,10 @@ struct Program {
   ForeignSystem system;
   std::string_view name, module, path;
 };
-constexpr std::array<Program, 4> kPrograms{{
+constexpr std::array<Program, 5> kPrograms{{
     {ForeignSystem::kTorchtitan, "run_train.sh", "torchtitan.train", "torchtitan/train.py"},
     {ForeignSystem::kSwift, "swift", "swift.cli.", "swift/cli/"},
+    {ForeignSystem::kSwift, "megatron", "swift.cli._megatron", "swift/cli/_megatron"},  // ms-swift's, with flags of both
     {ForeignSystem::kAxolotl, "axolotl", "axolotl.cli.", "axolotl/cli/"},
     {ForeignSystem::kLlamaFactory, "llamafactory-cli", "llamafactory.", "llamafactory/"},
 }};
@@ -55,6 +56,8 @@ std::optional<ForeignSystem> program_system(std::string_view program) {
   return std::nullopt;
 }
 
+constexpr std::string_view kClis = "swift megatron trl axolotl llamafactory-cli";  // they take an action first
+
 // Words that begin a part of a command.
 enum class Starter : std::uint8_t { kNone, kWrapper, kPython, kOuter, kRanks, kAccelerate, kProgram };
 Starter starter(std::string_view word) {
@@ -63,7 +66,7 @@ Starter starter(std::string_view word) {
   if (is_listed(name, "mpirun mpiexec srun")) return Starter::kOuter;
   if (is_listed(name, "torchrun deepspeed")) return Starter::kRanks;
   if (name == "accelerate" || name == "accelerate-launch") return Starter::kAccelerate;
-  if (name.ends_with(".py") || is_listed(name, "swift trl axolotl llamafactory-cli run_train.sh")) return Starter::kProgram;
+  if (name.ends_with(".py") || name == "run_train.sh" || is_listed(name, kClis)) return Starter::kProgram;
   if (is_listed(name, "env exec time nohup sudo numactl uv poetry conda nsys ncu timeout stdbuf singularity apptainer docker"))
     return Starter::kWrapper;
   return Starter::kNone;
@@ -178,10 +181,11 @@ class Command {
     const std::string name(last_part(program.text));
     skip_word();
     std::string_view action = "";
-    if (is_listed(name, "swift trl axolotl llamafactory-cli")) {
+    if (is_listed(name, kClis)) {
       if (words_.empty() || !is_listed(words_[0].text, "train sft pt rlhf dpo kto grpo rloo reward")) return false;
       action = words_[0].text;
-      passes_on_ = name == "trl";
+      if (name == "trl") passes_on_ = ForeignSystem::kAccelerate;
+      if (name == "megatron") passes_on_ = ForeignSystem::kMegatron;
       skip_word();
     }
     const bool has_file = !words_.empty() && !is_flag(words_[0].text) && is_configuration(words_[0].text);
@@ -210,7 +214,8 @@ class Command {
     const auto has_setting = [&](std::string_view key) {
       return std::ranges::find(leaves_, key, &ForeignLeaf::key) != leaves_.end();
     };
-    if (name == "swift" && !has_launcher_ && !has_setting("--nproc_per_node"))  // it starts torchrun where NNODES says so, too
+    // Both start torchrun, where NNODES says so, too.
+    if (is_listed(name, "swift megatron") && !has_launcher_ && !has_setting("--nproc_per_node"))
       add(ForeignSystem::kLauncher, program, has_setting("--nnodes") ? "torchrun" : "swift", true);
     return true;
   }
@@ -257,13 +262,18 @@ class Command {
   void add(ForeignSystem system, const ShellWord& word, std::string key, JsonValue value, const ShellWord* unknown = nullptr) {
     if (unknown == nullptr && !word.unknown.empty()) unknown = &word;
     const auto row_of = [&](ForeignSystem one) { return find_foreign_key(one, flag_name(key), ""); };
-    if (passes_on_ && system == ForeignSystem::kHuggingFace && row_of(system) == nullptr &&
-        row_of(ForeignSystem::kAccelerate) != nullptr)
-      system = ForeignSystem::kAccelerate;
-    if (unknown != nullptr && !unknown->is_parameter) {
-      const ForeignKey* const row = unknown == &word && !is_flag(word.text) ? nullptr : row_of(system);
-      if (row == nullptr || (row->verdict != Verdict::kLauncher && row->verdict != Verdict::kAlways))
-        fail(*unknown, unknown->unknown);
+    if (passes_on_ && (system == ForeignSystem::kHuggingFace || system == ForeignSystem::kSwift)) {
+      const ForeignKey *const own = row_of(system), *const other = foreign_tables().find_key(*passes_on_, flag_name(key));
+      const bool is_own = own != nullptr && (own->verdict != Verdict::kRefused || *passes_on_ != ForeignSystem::kMegatron);
+      if (!is_own && other != nullptr) system = *passes_on_;
+    }
+    if (unknown != nullptr) {  // of a value it is what the user gives later; other words may be flags
+      const ForeignKey* const row = row_of(system);
+      const auto ends = [&](std::string_view end) { return flag_name(key).ends_with(end); };  // as names of flags with a value do
+      const bool is_switch = row != nullptr && !row->value.empty() && row->verdict != Verdict::kAlways && !ends("_dir") &&
+                             !ends("_path") && !ends("_format") && !ends("_impl") && !ends("_method");
+      if (is_switch || (unknown == &word && !key.starts_with('-')))
+        fail(*unknown, unknown->unknown + (unknown->unknown.starts_with("it ") ? "; give import the command alone" : ""));
     }
     leaves_.push_back(
         {system, file_, word.line, word.column, std::move(key), std::move(value), unknown == nullptr ? "" : unknown->unknown});
@@ -276,7 +286,7 @@ class Command {
   std::span<const ForeignLeaf> batch_;
   std::vector<ForeignLeaf> leaves_;
   bool has_launcher_ = false;
-  bool passes_on_ = false;  // flags that are not its own, to accelerate launch
+  std::optional<ForeignSystem> passes_on_;  // whose the flags are that are not its own
 };
 
 }  // namespace

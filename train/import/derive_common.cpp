@@ -52,7 +52,7 @@ void derive_batch(Facts& facts) {
   } else if (facts.find("batch.micro") != nullptr) {
     if (accumulation) apply(facts, {"@batch", "batch.micro @accumulation parallel.data"});
     const Fact *const global = facts.find("batch.global"), *const all = facts.find("@batch");
-    if (all != nullptr && !is_same_value(global->value, all->value))
+    if (all != nullptr && !all->is_open() && !global->is_open() && !is_same_value(global->value, all->value))
       throw ConfigError(
           fmt::format("{}: is not micro-batch x accumulation x data-parallel ranks = {} x {} x {} = {} ({}); change one of them",
                       global->origin, *facts.integer("batch.micro"), *facts.integer("@accumulation"),
@@ -63,11 +63,12 @@ void derive_batch(Facts& facts) {
 
 // run.steps from what counts samples or tokens, in whole steps: what is left of the last one is not trained.
 void derive_length(Facts& facts) {
-  if (facts.integer("@max_steps").value_or(0) > 0) {
+  if (facts.is_open("@max_steps") || facts.integer("@max_steps").value_or(0) > 0) {
     facts.take("run.steps", *facts.find("@max_steps"));
     facts.remark("run.epochs", "max_steps counts in its place");
     facts.erase("run.epochs");
   }
+  if (facts.is_given("run.steps") && !facts.is_given("run.epochs")) facts.erase("run.epochs");
   apply(facts, {"run.steps", "@train_samples", "batch.global", Round::kDown});
   apply(facts, {"run.steps", "@train_tokens", "batch.global batch.sequence", Round::kDown});
 }
@@ -79,7 +80,8 @@ void derive_schedule(Facts& facts) {
   apply(facts, {"lr_schedule.warmup_steps", "@warmup_tokens", "batch.global batch.sequence", Round::kUp});
   apply(facts, {"lr_schedule.decay_steps", "@decay_tokens", "batch.global batch.sequence", Round::kUp});
   const std::optional<double> share = facts.share("@warmup_ratio");
-  const bool has_steps = facts.number("lr_schedule.warmup_steps").value_or(0) != 0 ||
+  const bool has_steps = facts.is_open("lr_schedule.warmup_steps") ||
+                         facts.number("lr_schedule.warmup_steps").value_or(0) != 0 ||
                          (facts.is_given("lr_schedule.warmup_steps") && !facts.is_given("@warmup_ratio"));
   if (facts.is_on("@no_warmup")) {
     facts.remark("lr_schedule.warmup_steps", "this constant rate has no warm-up there");
@@ -112,6 +114,8 @@ void derive_interval(Facts& facts, const std::string& what, std::string_view pat
   } else if (!kind.empty() && kind != "steps") {
     if (what != "logging") return facts.set(path, kind == "no" ? JsonValue(0) : JsonValue(kind), {strategy});
     facts.remark(strategy, "log.every counts steps, and there is always a line: ours stays");
+  } else if (facts.is_open(steps)) {
+    facts.set(path, facts.find(steps)->value, {strategy, steps});
   } else if (const std::optional<double> every = facts.not_negative(steps)) {
     const bool is_share = *every > 0 && *every < 1;
     if (is_share && facts.find("run.steps") == nullptr)

@@ -19,20 +19,33 @@ bool has_adapter(const Facts& facts) { return facts.find("adapter.type") != null
 
 std::string_view stage_fact(const Facts& facts) { return facts.find("@stage") != nullptr ? "@stage" : "@program"; }
 
+// Refuses a method whose name is among the words of `names`.
+void refuse_other_methods(std::string_view names, std::string_view origin) {
+  const std::vector<std::string> words = words_in(lower(names), "/_-. ");
+  if (std::ranges::find(words, "dpo") != words.end()) return;
+  for (const std::string_view other : {"grpo", "kto", "orpo", "rloo", "ppo", "reward", "gkd", "cpo", "simpo", "distillation"})
+    if (std::ranges::find(words, other) != words.end())
+      throw ConfigError(
+          fmt::format("{}: no training by {} here; take supervised fine-tuning (sft), pre-training or dpo", origin, other));
+}
+
 // The stage that @stage names (ms-swift, axolotl, LLaMA-Factory), or a word in the name of the program ("run_sft.py", "trl dpo").
 Stage stage_of(const Facts& facts) {
   const Fact* const said = facts.find(stage_fact(facts));
   if (said == nullptr) {
-    if (facts.is_given("loss.beta") || facts.is_given("loss.variant")) return Stage::kDpo;
+    // ORPO and others have a beta, too: where no program says which it is, the names of the file and of what it writes do.
+    for (const std::string_view name : {"loss.beta", "loss.variant"})
+      if (facts.is_given(name)) {
+        const std::string& origin = facts.find(name)->origin;
+        refuse_other_methods(fmt::format("{} {}", origin.substr(0, origin.find(':')), facts.text("run.dir")), origin);
+        return Stage::kDpo;
+      }
     return facts.is_given("batch.sequence") || facts.is_given("@packing") ? Stage::kSft : Stage::kTrainer;
   }
   const std::string path = facts.word(stage_fact(facts));
   const std::vector<std::string> words = words_in(path.substr(path.find_last_of("/ ") + 1), "_-.");
   const auto has = [&](std::string_view word) { return std::ranges::find(words, word) != words.end(); };
-  for (const std::string_view other : {"grpo", "kto", "orpo", "rloo", "ppo", "reward", "gkd", "cpo", "simpo", "distillation"})
-    if (has(other))
-      throw ConfigError(
-          fmt::format("{}: no training by {} here; take supervised fine-tuning (sft), pre-training or dpo", said->origin, other));
+  refuse_other_methods(path.substr(path.find_last_of("/ ") + 1), said->origin);
   if (has("dpo") || has("ipo") || has("rlhf")) return Stage::kDpo;
   return has("sft") ? Stage::kSft : has("pt") ? Stage::kPretrain : Stage::kTrainer;
 }
@@ -82,6 +95,14 @@ void derive_dropout_of_preferences(Facts& facts) {
   facts.set("adapter.dropout", dropout->is_default() ? Fact{0, "DPO's disable_dropout", Weight::kDefault} : computed(0, {dropout}));
 }
 
+// Writes a share without an exponent and without zeros at its end.
+std::string decimal(double share) {
+  std::string text = fmt::format("{:.12f}", share);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.ends_with('.')) text.pop_back();
+  return text;
+}
+
 // Documents set aside for validation are a share of all, or so many. axolotl and ms-swift evaluate nothing without any, and
 // ms-swift as often as it saves where no argument says how often.
 void derive_validation(Facts& facts, const std::set<ForeignSystem>& systems) {
@@ -89,7 +110,7 @@ void derive_validation(Facts& facts, const std::set<ForeignSystem>& systems) {
   if (share >= 1)
     facts.remark("@valid_share", "so many documents there: data.split takes their share, such as 99,1");
   else if (share > 0)
-    facts.set("data.split", fmt::format("{:.6g},{:.6g}", 100 - 100 * share, 100 * share), {"@valid_share"});
+    facts.set("data.split", fmt::format("{},{}", decimal(100 - 100 * share), decimal(100 * share)), {"@valid_share"});
   if (!systems.contains(kSwift) && !systems.contains(kAxolotl)) return;
   if (share == 0 && facts.find("@valid_data") == nullptr) {
     for (const char* const name : {"eval.every", "@eval_steps"}) facts.erase(name);
@@ -117,6 +138,12 @@ void derive_samples(Facts& facts, Stage stage) {
 }  // namespace
 
 void take_stage_defaults(Facts& facts, const std::set<ForeignSystem>& systems) {
+  if (systems.contains(kSwift) && systems.contains(kMegatron))  // megatron sft
+    for (const auto& [name, value] : {std::pair<std::string_view, JsonValue>{"adapter.type", {}},
+                                      {"parallel.zero", "zero1"},
+                                      {"recompute.policy", "selective"},
+                                      {"log.every", 5}})
+      facts.take(name, of_default(kSwift, value));
   if (systems.contains(kSwift) && facts.is("adapter.type", {})) facts.take("optimizer.lr", of_default(kSwift, 1e-5));
   if (systems.contains(kSwift) || systems.contains(kAxolotl) || systems.contains(kLlamaFactory)) return;
   const Stage stage = stage_of(facts);
@@ -129,9 +156,13 @@ void derive_hugging_face(Facts& facts, const std::set<ForeignSystem>& systems) {
   const Stage stage = stage_of(facts);
   if (systems.contains(kSwift) && !facts.is_given("@accumulation") && !facts.is_given("batch.global")) {
     derive_ranks(facts);
-    const double at_once =
-        static_cast<double>(facts.positive("batch.micro").value_or(1)) * static_cast<double>(facts.positive("@ranks").value_or(1));
-    facts.set("@accumulation", of_default(kSwift, whole_number(std::ceil(16 / at_once), {})));
+    for (const std::string_view name : {"batch.micro", "@ranks"})
+      if (facts.is_open(name)) facts.set("@accumulation", facts.find(name)->value, {name});
+    if (!facts.is_open("@accumulation")) {
+      const auto count = [&](std::string_view name) { return static_cast<double>(facts.positive(name).value_or(1)); };
+      const double updates = std::ceil(16 / (count("batch.micro") * count("@ranks")));
+      facts.set("@accumulation", of_default(kSwift, whole_number(updates, {})));
+    }
   }
   derive_adapter(facts);
   if (has_adapter(facts) && systems.contains(kLlamaFactory))

@@ -213,7 +213,9 @@ void set_updates(Facts& facts) {
                                    {"@decay_samples", "@warmup_samples"},
                                    {"@train_samples", "@warmup_samples"}})
     // The product of a share such as 0.001 is a little more than the whole number that is meant.
-    if (facts.is_given(length)) {
+    if (facts.is_open(length)) {
+      return facts.take(to, computed(facts.find(length)->value, {facts.find(length), facts.find("@warmup_fraction")}));
+    } else if (facts.is_given(length)) {
       const double part = *facts.number("@warmup_fraction") * *facts.number(length) * (1 - 1e-12);
       return facts.take(to, computed(whole_number(std::ceil(part), {facts.find(length)}), {facts.find("@warmup_fraction")}));
     }

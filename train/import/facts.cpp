@@ -16,13 +16,12 @@ namespace {
 constexpr std::string_view kBetween = ", ";  // origins of one fact
 constexpr double kMostExact = 9e15;          // integers up to it are doubles
 
-// A value with a "$" is known to the script's user alone.
 [[noreturn]] void refuse_kind(std::string_view name, const Fact& fact, std::string_view kind) {
   std::string_view key = key_of(name);
   for (const ForeignSection& section : foreign_sections())
     for (const ForeignKey& row : section.keys)
       if (key.empty() && fact_of(row.to) == name) key = key_of(row.to);
-  const bool is_open = text_of(fact.value).find('$') != std::string::npos, counts_ranks = name == "@nodes" || name == "@ranks" ||
+  const bool is_open = fact.is_open(), counts_ranks = name == "@nodes" || name == "@ranks" ||
                                                                                          name == "@ranks_per_node";
   throw ConfigError(fmt::format("{}: must be {}; {}{}", fact.origin, kind, is_open ? "write it there" : "correct it",
                                 !is_open       ? ""
@@ -35,7 +34,7 @@ constexpr double kMostExact = 9e15;          // integers up to it are doubles
 struct Factors {
   double product = 1;
   Fact from{{}, "", Weight::kDefault};
-  std::string text, missing;
+  std::string text, missing, open;
 
   void multiply(double factor, std::string_view name) {
     product *= factor;
@@ -51,7 +50,8 @@ Factors factors_of(const Facts& facts, std::string_view names, bool is_divisor) 
     if (const std::optional<JsonValue> number = number_in(name)) {
       all.multiply(number->as_number(), name);
     } else if (const Fact* const fact = facts.find(name); fact != nullptr && !fact->value.is_null()) {
-      all.multiply(is_divisor ? static_cast<double>(*facts.positive(name)) : *facts.not_negative(name), name);
+      if (fact->is_open()) all.open = text_of(fact->value);
+      else all.multiply(is_divisor ? static_cast<double>(*facts.positive(name)) : *facts.not_negative(name), name);
       const Weight weight = name == "parallel.data" ? Weight::kDefault : fact->weight;
       all.from = {{}, computed({}, {&all.from, fact}).origin, std::max(all.from.weight, weight)};
     } else if (!is_optional) {
@@ -83,10 +83,16 @@ std::string lower(std::string_view text) {
   return out;
 }
 
+bool Fact::is_open() const { return text_of(value).find_first_of("$`") != std::string::npos; }
+
 std::string text_of(const JsonValue& value) { return value.is_string() ? value.as_string() : to_json_text(value); }
 
 std::optional<JsonValue> number_in(std::string_view text) {
   if (text.starts_with('+')) text.remove_prefix(1);
+  constexpr std::string_view kDigits = "0123456789";
+  if (const std::size_t bar = text.find('_'); bar != text.npos && bar > 0 && bar + 1 < text.size() &&  // Python's 300_000_000
+                                              kDigits.find(text[bar - 1]) != text.npos && kDigits.find(text[bar + 1]) != text.npos)
+    return number_in(fmt::format("{}{}", text.substr(0, bar), text.substr(bar + 1)));
   if (text.empty() || text.find_first_not_of("0123456789.eE+-") != text.npos) return std::nullopt;
   const char* const end = text.data() + text.size();
   std::int64_t integer = 0;
@@ -147,6 +153,10 @@ void apply(Facts& facts, const Formula& formula) {
   else if (!missing.empty())
     return facts.remark(*first, fmt::format("{} is this {} {}, which no input says", formula.to,
                                             above.missing.empty() ? "over" : "times", missing));
+  if (const std::string& open = above.open.empty() ? below.open : above.open; !open.empty()) {
+    fact.value = open;
+    return facts.take(formula.to, std::move(fact));
+  }
   const double value = above.product / below.product;
   if (formula.round == Round::kExact && std::fmod(above.product, below.product) != 0)
     throw ConfigError(fmt::format("{}: {}, {} / ({}), is not a whole number: {} / {}; change one of them{}", fact.origin,

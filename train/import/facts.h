@@ -35,6 +35,7 @@ struct Fact {
   Weight weight = Weight::kGiven;
 
   bool is_default() const { return weight == Weight::kDefault; }
+  bool is_open() const;  // the value has a "$" or "`": the script's user alone knows it
 };
 
 class Facts {
@@ -43,6 +44,7 @@ class Facts {
   bool is_given(std::string_view name) const;                    // some input says so
   bool is(std::string_view name, const JsonValue& value) const;  // somebody says so, and it is this value
   bool is_on(std::string_view name) const { return is(name, true); }
+  bool is_open(std::string_view name) const { return find(name) != nullptr && find(name)->is_open(); }
   // Values of a fact, or nothing where nobody says so. ConfigError, with the origin, for one of another kind.
   std::optional<std::int64_t> integer(std::string_view name) const;
   std::optional<std::int64_t> positive(std::string_view name) const;  // an integer from 1, which may divide
@@ -93,8 +95,8 @@ struct Formula {
   std::string_view product, over = {};  // names and numbers, with blanks; a name that ends in ? is 1 where nobody says it
   Round round = Round::kExact;
 };
-// Takes what the formula gives. Where a name has no fact, a remark says so. Whether it is a default does not
-// depend on the ranks. ConfigError for a fraction that the formula does not round, and for a divisor below 1.
+// Takes what the formula gives; of an open fact it is as open. Where a name has no fact, a remark says so. Whether it is
+// a default does not depend on the ranks. ConfigError for a fraction that the formula does not round, and for a divisor below 1.
 void apply(Facts& facts, const Formula& formula);
 
 // Whether `origin` is `part`, or one of several that it is made of.
@@ -102,7 +104,7 @@ bool is_part_of(std::string_view part, std::string_view origin);
 // Equal content, numbers by value.
 bool is_same_value(const JsonValue& a, const JsonValue& b);
 std::string lower(std::string_view text);
-// "8", "1.0e-5" and "+.5" as numbers; nothing: another text.
+// "8", "1.0e-5", "+.5" and "1_000" as numbers; nothing: another text.
 std::optional<JsonValue> number_in(std::string_view text);
 // The words of a text, or of a list of them, between blanks and commas.
 std::vector<std::string> words_in(const JsonValue& value, std::string_view between = ", ");

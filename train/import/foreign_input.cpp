@@ -61,6 +61,7 @@ constexpr std::size_t kMaxForeignKeys = 5'000;  // of all inputs together: messa
 enum class Format : std::uint8_t { kJson, kYaml, kToml, kPython, kShell };
 Format format_of(std::string_view text, std::string_view file) {
   if (file.ends_with(".py")) return Format::kPython;
+  if (file.ends_with(".json")) return Format::kJson;
   while (!text.empty()) {
     std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(text.size(), line.size() + 1));
@@ -163,10 +164,12 @@ class Inputs {
   // `by` names the file, unless the user does. `prefix` goes before the keys of a file of a part of its system's. A file is read
   // once, whatever its names.
   const Known& read(const std::string& file, const ForeignLeaf* by, std::optional<ForeignSystem> system, std::string_view prefix) {
-    const std::string identity = file == "-" ? file : std::filesystem::weakly_canonical(file).string();
+    const auto written = written_.find(file);
+    const bool is_written = by != nullptr && written != written_.end();
+    const std::string identity = file == "-" || is_written ? file : std::filesystem::weakly_canonical(file).string();
     const auto [known, is_new] = known_.try_emplace(identity, Known{file});
     if (!is_new) return known->second;
-    const std::string whole = text_of(file);
+    const std::string whole = is_written ? written->second : text_of(file);
     check_foreign_text(whole, file);
     const std::string_view text = std::string_view(whole).substr(whole.starts_with("\xEF\xBB\xBF") ? 3 : 0);  // no mark of UTF-8
     const Format format = format_of(text, file);
@@ -194,7 +197,7 @@ class Inputs {
     std::optional<int> line;
     if (system == ForeignSystem::kAccelerate || system == ForeignSystem::kDeepSpeed) system = std::nullopt;  // no programs' systems
     const Batch batch = batch_of(text, file);
-    for (const ShellCommand& command : read_shell(text, file, kCommandSettings, batch.variables)) {
+    for (const ShellCommand& command : read_shell(text, file, kCommandSettings, batch.variables, &written_)) {
       std::optional<std::vector<ForeignLeaf>> leaves = leaves_of_command(command, file, system, batch.leaves);
       if (!leaves) continue;
       const ShellWord& word = command.words.front();
@@ -293,7 +296,8 @@ class Inputs {
     const bool is_short = name.starts_with("fsdp_config.") && !name.starts_with("fsdp_config.fsdp_");
     return (is_short ? "fsdp_" : "") + name.substr(name.find('.') + 1);
   }
-  static std::string find_file(const ForeignLeaf& leaf, const std::string& name) {
+  std::string find_file(const ForeignLeaf& leaf, const std::string& name) const {
+    if (written_.contains(name)) return name;
     const std::filesystem::path folder = leaf.file == "-" ? "" : std::filesystem::path(leaf.file).parent_path();
     const std::string beside = (folder / name).string();
     if (file_exists(beside)) return beside;
@@ -306,6 +310,7 @@ class Inputs {
 
   std::optional<ForeignSystem> from_;
   std::vector<ForeignLeaf> leaves_;
+  ShellFiles written_;                  // by the script, while it runs
   std::map<std::string, Known> known_;  // files by their whole paths, without links
 };
 

@@ -10,12 +10,16 @@
 #include "train/config/option_check.h"
 #include "train/config/option_table.h"
 #include "train/import/facts.h"
+#include "train/import/text_limits.h"
 
 namespace trident {
 namespace {
 
 constexpr std::string_view kCommand = "trident ";  // begins what stands in the place of a key
 constexpr std::string_view kLossCommand = "trident data prepare --chat --loss ";
+// Keys of config.json that may be other numbers than integers.
+constexpr std::string_view kFractions =
+    "rms_norm_eps layer_norm_epsilon rope_theta partial_rotary_factor initializer_range clip_qkv";
 constexpr std::size_t kLongestValue = 80;  // bytes of one in messages and comments
 
 // Whose defaults go before whose: a program's before a launcher's, and those of what builds on another before the other's.
@@ -164,8 +168,15 @@ class Resolver {
                                                                           : option + " counts in its place");
       facts_.set("@ranks", {*rules_.ranks, option});
     }
-    derive();
-    list_values();
+    try {
+      derive();
+      list_values();
+    } catch (const ConfigError& error) {
+      for (const Judged& one : judged_)
+        if (is_open(one.key.leaf) && std::string_view(error.what()).starts_with(one.origin))
+          throw ConfigError(fmt::format("{} ({})", error.what(), one.key.leaf.remark));
+      throw;
+    }
     for (Judged& one : judged_) finish(one);
     list_defaults();
     return std::move(out_);
@@ -345,7 +356,7 @@ void Resolver::derive() {
 
 // An argument of the script stands in the value as it was typed.
 std::string Resolver::unknown_of(const Fact& fact) const {
-  if (text_of(fact.value).find('$') == std::string::npos) return "";
+  if (!fact.is_open()) return "";
   for (const Judged& one : judged_)
     if (const ForeignLeaf& leaf = one.key.leaf; is_open(leaf) && is_part_of(one.origin, fact.origin)) return leaf.remark;
   return "";
@@ -353,6 +364,9 @@ std::string Resolver::unknown_of(const Fact& fact) const {
 
 void Resolver::list_value(const std::string& path, const Fact& fact, const Option* option) {
   ImportedValue value{path, fact.value, fact.origin, fact.is_default(), unknown_of(fact)};
+  const bool is_fraction = fact.value.is_number() && fact.value.as_number() != std::floor(fact.value.as_number());
+  if (option == nullptr && is_fraction && !is_listed(path.substr(path.find('.') + 1), kFractions))
+    throw ConfigError(fmt::format("{}: {} = {}: must be an integer; correct it", fact.origin, path, to_json_text(fact.value)));
   if (option != nullptr && value.unknown.empty()) try {
       const JsonValue checked = checked_value(*option, fact.value, fact.origin + ": ");
       if (!takes(option->takes, Takes::kSources) && !takes(option->takes, Takes::kTexts)) value.value = checked;
@@ -406,7 +420,7 @@ void Resolver::finish(Judged& one) const {
       if ((value.path == to) == is_direct && (one.is_auto ? is_direct : is_part_of(one.origin, value.origin))) say(value);
   if (reserved)
     key.verdict = Verdict::kNotBuilt;
-  else if (any && key.verdict == Verdict::kNotBuilt)
+  else if (any && key.verdict == Verdict::kNotBuilt && !is_open(key.leaf))
     key.verdict = Verdict::kAlways;
   if (one.is_auto) {
     const Fact* fact = facts_.find(to);

@@ -1,6 +1,7 @@
 // Commands of a shell script as words, without executing anything.
 #pragma once
 
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -12,8 +13,7 @@ struct ShellWord {
   std::string text;  // after quotes, escapes and variables
   int line = 0;      // where it stands in the script, from 1: of a word from a variable, where the variable was given it
   int column = 0;
-  std::string unknown = {};   // why a part of it has no value here, with the remedy; `text` has that part as it was typed: "$NAME"
-  bool is_parameter = false;  // that part is an argument of the script, "$1", or a folder of its user, "$HOME"
+  std::string unknown = {};  // why a part of it has no value here, with the remedy; `text` has that part as it was typed: "$NAME"
 };
 
 // One simple command: "torchrun ... pretrain_gpt.py --lr 1e-4", variables expanded.
@@ -23,15 +23,19 @@ struct ShellCommand {
   std::string doubt;                // why nobody knows whether it runs; "": it does
 };
 
+// Texts that the script writes into files by `cat <<END > FILE`, by the names of the files.
+using ShellFiles = std::map<std::string, std::string, std::less<>>;
+
 // The commands that `text`, which check_foreign_text() accepts, runs in an environment of `variables` ("NAME=value" with their
-// lines) and without arguments, in their order. Quotes, continued lines, NAME=value, NAME+=.., NAME=( .. ), "${NAME[@]}",
-// ${NAME:-default}, $(( integers )), $(expr integers), `case`, tests of texts and integers, eval and bash -c are followed; nothing
-// is executed: other $(..), loops and tests of files leave variables unknown and commands in doubt, which each of them says. A
-// variable that is set nowhere is empty in a test, and unknown in a word. `settings` are names of variables to pass on where they
-// stand before a command or are exported.
+// lines) and with the arguments that `set --` gives it, in their order. Quotes, continued lines, NAME=value, NAME+=.., NAME=( .. ),
+// "${NAME[@]}", ${NAME:-default}, $(( integers )), $(expr integers), `case`, tests of texts and integers, eval and bash -c are
+// followed; nothing is executed: other $(..), loops and tests of files leave variables unknown and commands in doubt, which each of
+// them says. A variable that is set nowhere is empty in a test, and unknown in a word. `settings` are names of variables to pass on
+// where they stand before a command or are exported. `files` gets what is written into files.
 // Throws ConfigError "<source>:<line>:<column>: <why>": quotes, brackets and blocks that do not close, more than 64 levels, and
 // more than 4 MiB once variables are replaced.
 std::vector<ShellCommand> read_shell(std::string_view text, std::string_view source,
-                                     std::span<const std::string_view> settings = {}, std::span<const ShellWord> variables = {});
+                                     std::span<const std::string_view> settings = {}, std::span<const ShellWord> variables = {},
+                                     ShellFiles* files = nullptr);
 
 }  // namespace trident

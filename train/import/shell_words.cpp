@@ -27,11 +27,6 @@ void set_unknown(Variable& variable, const std::string& name, int at, int why) {
   for (const char c : "$" + name) variable.items[0].push_back({c, at, why});
 }
 
-bool is_place_or_time(std::string_view command) {
-  command.remove_prefix(std::min(command.size(), command.find_first_not_of("$(`")));
-  return is_listed(command.substr(0, command.find_first_of(" )`")), "pwd date hostname whoami dirname realpath basename readlink");
-}
-
 std::string bytes_of(const Text& text) {
   std::string bytes;
   for (const Char& c : text) bytes += c.c;

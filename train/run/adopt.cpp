@@ -97,11 +97,12 @@ bool allows(const TrainConfig& config, std::string_view path) {
                              [&](const std::string& key) { return path == key || path.starts_with(key + "."); });
 }
 
-[[noreturn]] void refuse(const std::string& path, const std::string& now, const std::string& then, const Resume& resume) {
+// `allowed`: the name in checkpoint.allow that consents.
+[[noreturn]] void refuse(const Difference& difference, std::string_view allowed, const Resume& resume) {
   throw ConfigError(
       fmt::format("{} = {}: the checkpoint {} was trained with {}; give that value, list {} in checkpoint.allow, or "
                   "begin anew: --set run.overwrite=true sets aside what is there, another run.dir leaves it",
-                  path, now, resume.folder, then, in_quotes(path)));
+                  difference.path, difference.a, resume.folder, difference.b, in_quotes(allowed)));
 }
 
 [[noreturn]] void refuse_adapters(const Difference& difference, bool had_adapters, const Resume& resume) {
@@ -142,13 +143,18 @@ void check_tensors(const std::vector<ManifestTensor>& tensors, const std::vector
     if (find_tensor(tensors, stored[t].name, t) == nullptr) refuse_shape(stored[t].name);
 }
 
-bool same_model(TrainConfig a, TrainConfig b) {
+// By config.json's key where the files that say the models are there; else, and where no such key differs, by the block's.
+std::optional<Difference> difference_of_models(TrainConfig a, TrainConfig b) {
   a.model.init_from.reset(), b.model.init_from.reset();  // where weights came from is no part of it
+  std::optional<Difference> difference = first_difference(value_at(to_json(a), "model"), value_at(to_json(b), "model"), "model");
+  if (!difference) return std::nullopt;
   try {
-    return value_at(to_json(a), "model") == value_at(to_json(b), "model") || resolve_model(a) == resolve_model(b);
-  } catch (const Error&) {
-    return false;  // of a file that is no longer there
+    const ModelConfig model = resolve_model(a), other = resolve_model(b);
+    if (model == other) return std::nullopt;
+    if (const auto key = model_difference(model, other)) return Difference{"model." + key->key, key->a, key->b};
+  } catch (const Error&) {  // of a file that is no longer there
   }
+  return difference;
 }
 
 // A length that nobody gave grows with run.steps. Step `next` is the first that is made by it.
@@ -238,9 +244,8 @@ void adopt(TrainConfig& config, Resume& resume) {
                     then.data.tokenizer ? in_quotes(*then.data.tokenizer) : "null"));
     config.data.tokenizer = then.data.tokenizer;
   }
-  if (!same_model(then, config)) {
-    if (!allows(config, "model"))
-      refuse("model", to_json_text(value_at(to_json(config), "model")), to_json_text(value_at(to_json(then), "model")), resume);
+  if (const std::optional<Difference> difference = difference_of_models(config, then)) {
+    if (!allows(config, "model")) refuse(*difference, "model", resume);
     check_tensors(tensors_of_hf(resolve_model(config)), without_adapters(resume.manifest.tensors), resume.folder,
                   "checkpoint.resume", to_string(config.checkpoint.resume));
   }
@@ -258,7 +263,7 @@ void adopt(TrainConfig& config, Resume& resume) {
     if (!difference) continue;
     if (std::ranges::find(kOfAdapterTensors, path) != std::end(kOfAdapterTensors))
       refuse_adapters(*difference, then.adapter.type.has_value(), resume);
-    if (!allows(config, difference->path)) refuse(difference->path, difference->a, difference->b, resume);
+    if (!allows(config, difference->path)) refuse(*difference, difference->path, resume);
     resume.notes.push_back(
         fmt::format("{} was {} and is {} from here on (checkpoint.allow)", difference->path, difference->b, difference->a));
   }
@@ -279,10 +284,12 @@ void check_initial_model(const TrainConfig& config, const std::vector<ManifestTe
               value_at(to_json(config), "model.hf_config");  // of a file that is no longer there
   }
   if (is_same) return;
+  const Difference difference =
+      difference_of_models(config, then).value_or(Difference{"model", "as given", "another model"});
   throw ConfigError(fmt::format(
-      "model = {}: model.init_from = {} was trained with {}, whose tensors have the same shapes; give that, or list \"model\" in "
-      "checkpoint.allow",
-      to_json_text(value_at(to_json(config), "model")), initial.folder, to_json_text(value_at(to_json(then), "model"))));
+      "{} = {}: model.init_from = {} was trained with {}, and its tensors have the same shapes; give that value, or list \"model\" "
+      "in checkpoint.allow",
+      difference.path, difference.a, initial.folder, difference.b));
 }
 
 bool blend_weights_changed(const TrainConfig& config, const Resume& resume) {
@@ -306,7 +313,7 @@ void check_resumed_data(const TrainConfig& config, const std::vector<DataFacts>&
   JsonValue now = data_fingerprint(training), then = resume.manifest.data;
   if (allows(config, "data.split")) now = contents_of(now), then = contents_of(then);
   if (const auto difference = first_difference(now, then, "data.train")) {
-    refuse("data.train", difference->a, difference->b, resume);
+    refuse({"data.train", difference->a, difference->b}, "data.train", resume);
   }
 }
 

@@ -65,7 +65,7 @@ std::string epochs_text(const TrainConfig& config, std::int64_t samples) {
                                  with_commas(config.batch.global));
   if (over > 0)
     text += fmt::format("; the last one takes {} {}", counted(over, "sample"),
-                        epochs == std::floor(epochs) ? "of the next epoch" : "more");
+                        epochs == std::floor(epochs) ? "of the next epoch" : "more than that, as no batch is cut");
   return text;
 }
 

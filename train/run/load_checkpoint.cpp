@@ -130,10 +130,12 @@ std::optional<Error> fault_in(const Resume& resume, const AskedBy& asked, const 
 
 // One rank's error travels to all ranks as a text.
 std::string to_text(const Error& error) { return fmt::format("!{} {}", exit_status(error.code()), error.what()); }
-void throw_if_error(const std::string& text) {
-  if (text.empty() || text.front() != '!') return;
+Error error_in(const std::string& text) {
   const std::size_t space = text.find(' ');
-  throw Error(static_cast<ExitCode>(std::stoi(text.substr(1, space))), text.substr(space + 1));
+  return Error(static_cast<ExitCode>(std::stoi(text.substr(1, space))), text.substr(space + 1));
+}
+void throw_if_error(const std::string& text) {
+  if (text.starts_with('!')) throw error_in(text);
 }
 
 // Collective. Nothing takes the place of a checkpoint that one rank may not read, whatever the others found.
@@ -217,13 +219,9 @@ void load_initial(const Resume& initial, RankTrainer& trainer, const Logger& log
                   masters ? "" : fmt::format(", which has them in {} only", to_string(initial.manifest.weights))));
 }
 
-}  // namespace
-
-ContentHashes load_weights(const Resume& from, RankModel& model, const Logger& logger, std::string_view key,
-                           std::string_view value) {
-  ContentHashes hashes;
-  throw_if_any(fault_in(from, {key, value}, logger, [&] { hashes = read_values(from, model, logger); }), model.context());
-  hashes = sum_of(hashes, model.plan(), model.context());
+// Collective. Publishes what read_values() has read on all ranks.
+ContentHashes published(const Resume& from, const ContentHashes& mine, RankModel& model) {
+  ContentHashes hashes = sum_of(mine, model.plan(), model.context());
   if (from.base != nullptr) check_base(from, hashes);
   if (model.store().trains()) {
     model.store().publish_masters();
@@ -231,6 +229,56 @@ ContentHashes load_weights(const Resume& from, RankModel& model, const Logger& l
     model.store().publish_weights();
   }
   return hashes;
+}
+
+// Collective. Rank 0 looks for what takes the place of `damaged`, in which the first rank that has a `fault` found it.
+Resume older_weights(const Resume& damaged, const std::optional<Error>& fault, RankModel& model, const Logger& logger,
+                     const AskedBy& asked) {
+  ParallelContext& context = model.context();
+  const int first = first_rank(context.world(), context.host_stream(), fault.has_value());
+  std::string text = broadcast_text(context.world(), context.host_stream(), fault ? to_text(*fault) : "", first);
+  if (context.rank() == 0) {
+    try {
+      const Resume older = find_older_weights(damaged, error_in(text), asked.key);
+      check_initial_model(model.plan().config, stored_tensors(model.plan()), older);
+      for (const std::string& note : older.notes) logger.warning("{}", note);
+      logger.warning("{} takes its place; remove the damaged one, or put its files back", older.folder);
+      text = older.folder;
+    } catch (const Error& error) {
+      text = to_text(error);
+    }
+  }
+  text = broadcast_text(context.world(), context.host_stream(), text, 0);
+  throw_if_error(text);
+  Resume older{{text, open_found(text, asked.key, asked.value)}};
+  older.among = damaged.among;
+  if (damaged.base == nullptr) open_base(older);
+  else if (!older.manifest.base.empty()) set_base(older, Resume{*damaged.base});
+  return older;
+}
+
+}  // namespace
+
+ContentHashes load_weights(const Resume& from, RankModel& model, const Logger& logger, std::string_view key,
+                           std::string_view value) {
+  ContentHashes hashes;
+  throw_if_any(fault_in(from, {key, value}, logger, [&] { hashes = read_values(from, model, logger); }), model.context());
+  return published(from, hashes, model);
+}
+
+Resume load_newest_weights(const Resume& newest, RankModel& model, const Logger& logger, std::string_view key,
+                           std::string_view value) {
+  ParallelContext& context = model.context();
+  for (Resume from = newest;;) {
+    ContentHashes hashes;
+    const std::optional<Error> fault = fault_in(from, {key, value}, logger, [&] { hashes = read_values(from, model, logger); });
+    if (first_rank(context.world(), context.host_stream(), fault.has_value()) < 0) {
+      published(from, hashes, model);
+      return from;
+    }
+    throw_if_refused(fault, context);
+    from = older_weights(from, fault, model, logger, {key, value});
+  }
 }
 
 std::optional<LoadedCheckpoint> load_checkpoint(const RunInputs& inputs, RankTrainer& trainer, const Logger& logger, const Say& say,

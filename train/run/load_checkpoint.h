@@ -39,4 +39,9 @@ std::optional<LoadedCheckpoint> load_checkpoint(const RunInputs& inputs, RankTra
 ContentHashes load_weights(const Resume& from, RankModel& model, const Logger& logger, std::string_view key,
                            std::string_view value);
 
+// The same, but where `newest` was found as the newest of several and is damaged, the newest older one that is whole takes its
+// place, if that is of the same model, and a warning says so. Returns the source of what was read.
+Resume load_newest_weights(const Resume& newest, RankModel& model, const Logger& logger, std::string_view key,
+                           std::string_view value);
+
 }  // namespace trident

@@ -89,6 +89,7 @@ std::optional<Resume> newest_in(const std::string& directory, std::optional<std:
     resume.folder = fmt::format("{}/{}", directory, checkpoint_name(step));
     try {
       resume.manifest = open_with(resume.folder, wanted);
+      resume.among = directory;
       return resume;
     } catch (const NewerFormat&) {
       throw;  // nothing is wrong with it: who went on from an older one would train its steps again
@@ -304,6 +305,15 @@ Resume find_weights(const std::string& path, std::string_view key) {
     throw DataError(fmt::format("{} = {}: is a Hugging Face folder; name it in --hf", key, path));
   refuse_foreign_folder(path, key);
   throw DataError(fmt::format("{} = {}: there is no checkpoint; name one, the folder of several, or a run's", key, path));
+}
+
+Resume find_older_weights(const Resume& damaged, const Error& fault, std::string_view key) {
+  if (damaged.among.empty()) throw fault;
+  const Wanted wanted{key, damaged.among, Content::kAny, fmt::format("name another in {}", key)};
+  std::optional<Resume> older = newest_in(damaged.among, damaged.manifest.state.updates, wanted);
+  if (!older) throw DataError(fmt::format("{}; {} has no older checkpoint: {}", fault.what(), damaged.among, wanted.remedy));
+  older->notes.insert(older->notes.begin(), fmt::format("{} is skipped: {}", damaged.folder, fault.what()));
+  return *std::move(older);
 }
 
 Resume find_hf_weights(const std::string& given, std::string_view key, const std::string& adapter) {

@@ -30,6 +30,7 @@ bool can_go_on(const TrainConfig& config);
 struct Resume : WeightsSource {
   std::vector<std::string> notes = {};  // one line each: what was passed over, what was kept
   std::vector<std::string> warnings = {};
+  std::string among = {};  // the folder in which this is the newest that may be whole; "": it was named itself
 };
 
 // The checkpoint that checkpoint.resume means, judged by its manifest: the newest valid one, of steps below `before` if that is
@@ -61,6 +62,25 @@ void open_adapter(Resume& initial, const TrainConfig& config);
 // The checkpoint that a path means (checkpoint_path; the newest of several), of whatever content. As
 // find_initial(), for `key`.
 Resume find_weights(const std::string& path, std::string_view key);
+// The newest one before `damaged` in the same folder, for whoever found `fault` in its values; notes say what is passed over.
+// DataError with the fault where `damaged` was named itself, or no older one is valid.
+Resume find_older_weights(const Resume& damaged, const Error& fault, std::string_view key);
+// use(find_weights()), and where it finds values that are damaged, of the newest older one that is whole.
+template <class Use>
+auto use_newest_weights(const std::string& path, std::string_view key, const Use& use) {
+  for (Resume source = find_weights(path, key);;) {
+    try {
+      return use(Resume(source));
+    } catch (const NotPermitted&) {
+      throw;
+    } catch (const DataError& error) {
+      if (source.among.empty()) throw;
+      Resume older = find_older_weights(source, error, key);
+      older.notes.insert(older.notes.begin(), source.notes.begin(), source.notes.end());
+      source = std::move(older);
+    }
+  }
+}
 // The Hugging Face folder at a path, for `key`, and an adapter to it in the PEFT folder `adapter` ("": none). DataError where there
 // is none; as open_hf() and PeftAdapter.
 Resume find_hf_weights(const std::string& path, std::string_view key, const std::string& adapter = "");

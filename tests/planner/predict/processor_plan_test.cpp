@@ -48,6 +48,21 @@ TEST(ProcessorPlan, PartsAddUpWhetherCoresAreSharedOrNot) {
   }
 }
 
+// Ranks that wait for each other leave cores idle, shared or not: a step takes more than its processor time over the cores.
+TEST(ProcessorPlan, StagesThatShareCoresWaitForEachOther) {
+  const auto step = [](int cores, const std::string& micro_batches) {
+    const Settings settings{"parallel=1DP x 4PP", "parallel.sequence_parallel=false", "parallel.schedule=1f1b", "batch.micro=1",
+                            "batch.global=" + micro_batches, "run.threads_per_rank=1"};
+    return plan_on(hardware_of(rates_of(cores)), demo(settings), 0);
+  };
+  const ClusterForecast one = step(1, "2"), two = step(2, "2"), four = step(4, "2"), many = step(2, "32");
+  EXPECT_NEAR(one.seconds(), one.process->cpu_seconds, 0.02 * one.seconds()) << "one core is never idle";
+  EXPECT_GT(two.seconds(), 1.2 * two.process->cpu_seconds / 2);
+  EXPECT_GE(two.seconds(), 0.98 * four.seconds()) << "more cores than two do not slow a step down";
+  EXPECT_NEAR(two.parts[TimePart::kBubble], two.seconds() - two.process->cpu_seconds / 2, 1e-9);
+  EXPECT_LT(many.parts[TimePart::kBubble] / many.seconds(), 0.8 * two.parts[TimePart::kBubble] / two.seconds());
+}
+
 TEST(ProcessorPlan, TheProcessHasRoomForWhatItSaves) {
   const PlanHardware hardware = hardware_of(rates_of(2));
   const Settings one{"parallel=1DP", "parallel.sequence_parallel=false", "run.threads_per_rank=1"};

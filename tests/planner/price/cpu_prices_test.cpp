@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "core/check.h"
@@ -170,6 +171,12 @@ TEST(CpuPrices, CollectivesArePricedByGroupAndByRanksOfTheMachine) {
   EXPECT_NEAR(CpuPrices(rates, {2, 1, DType::kF32}).seconds(all_reduce(2, 1000), {}), 5e-6 + std::sqrt(90.0) * 1e-6, 1e-12);
   const CpuPrices shared(rates, {8, 1, DType::kF32});
   EXPECT_TRUE(shared.shares_cores());
+  for (const auto& [stages, at_once, stretch] : {std::tuple{8, 4, 1.0}, {2, 1, 1.0}, {1, 1, 2.0}, {4, 2, 1.0}}) {
+    const SharedCores cores = shared.shared_cores(stages);
+    EXPECT_EQ(cores.at_once, at_once) << stages;
+    EXPECT_EQ(cores.stretch, stretch) << stages;
+  }
+  EXPECT_EQ(CpuPrices(rates, {4, 1, DType::kF32}).shared_cores(4).at_once, 0) << "of cores of their own";
   EXPECT_NEAR(shared.seconds(all_reduce(2, 1000), {}), 26e-6, 1e-12);
   EXPECT_NEAR(shared.seconds(all_reduce(4, 1000), {}), 46e-6, 1e-12);
   EXPECT_NEAR(shared.seconds(all_reduce(3, 1000), {}), 36e-6, 1e-12) << "between 2 and 4 ranks";

@@ -90,6 +90,28 @@ TEST(StepSimulation, TurnsOfALoopAreMicroBatchesOneAfterTheOther) {
   }
 }
 
+// Three ranks of 2 s each, and two whose 3 s wait for a message that the first sends after 2 s; by hand.
+TEST(StepSimulation, RanksTakeSharedCoresInTurns) {
+  RankOps alone, first, second;
+  alone.ops = {compute(2)};
+  const auto makespan = [](const std::vector<RankOps>& ranks, const SharedCores& cores) {
+    return simulate(ranks, {3, 1, cores}, {}, Spans::kOff).makespan;
+  };
+  const std::vector<RankOps> three{alone, alone, alone};
+  EXPECT_DOUBLE_EQ(makespan(three, {}), 2);
+  EXPECT_DOUBLE_EQ(makespan(three, {3, 1}), 2);
+  EXPECT_DOUBLE_EQ(makespan(three, {2, 1}), 4);
+  EXPECT_DOUBLE_EQ(makespan(three, {1, 1}), 6);
+  EXPECT_DOUBLE_EQ(makespan(three, {1, 2}), 12) << "each stands for two";
+  first.ops = {compute(2), send(true, 1, 0, 0), compute(4)};
+  second.ops = {receiving(compute(3), true, 1, 0)};
+  EXPECT_DOUBLE_EQ(makespan({first, second, alone}, {}), 6);
+  EXPECT_DOUBLE_EQ(makespan({first, second, alone}, {2, 1}), 6) << "who waits for a message has no core";
+  EXPECT_DOUBLE_EQ(makespan({first, second, alone}, {1, 1}), 11);
+  second.ops.push_back(compute(5));
+  EXPECT_DOUBLE_EQ(makespan({first, second, alone}, {2, 1}), 10);
+}
+
 // Work beside computing makes it 1.5 times as long and takes twice as long itself. Rank 0 computes to 2 and then 1.5 s beside 6 s
 // of gathering, of which 5.25 s are left; it waits for them until 8.75, computes a second and sends for three. Rank 1 computes one
 // second, then waits for rank 0 until 9.75 and for the message until 12.75; it reduces from 14.75 to 18.75, when both update.

@@ -96,6 +96,10 @@ TEST_F(ForeignInput, WhatIsNoConfigurationIsRefusedWithWhatToDo) {
   EXPECT_TRUE(contains(error_of<ConfigError>([&] { leaves_of({"/dev/zero"}); }), "no regular file; give - and its text"));
 }
 
+TEST_F(ForeignInput, AFileIsWhatItsNameSays) {
+  EXPECT_TRUE(refusal("[]", "a.json").starts_with("a.json:1:1: no keys; import reads "));
+}
+
 TEST_F(ForeignInput, TextsOfEveryKindAreUtf8WithOrWithoutAMark) {
   for (const auto& [text, leaf] : std::vector<std::pair<std::string, std::string>>{
            {"# x\nlearning_rate: 1e-5", "Hugging Face learning_rate=\"1e-5\""},
@@ -224,16 +228,17 @@ TEST_F(ForeignInput, FilesThatCommandsNameAreReadOnceAndGiveWay) {
             "it there");
 }
 
-TEST_F(ForeignInput, ValuesThatOnlyTheScriptsUserKnowsAreRefusedOrRemarked) {
-  const std::string script = "torchrun --nproc_per_node 8 --node_rank $RANK pretrain_gpt.py --data-path $1 --lr ";
-  const std::vector<ForeignLeaf> leaves = read_foreign_inputs({add("run.sh", script + "1e-4")});
-  ASSERT_EQ(leaves.size(), 4);
-  EXPECT_EQ(leaves[1].value, JsonValue("$RANK")) << "the launcher alone reads it";
-  EXPECT_EQ(leaves[2].remark, "\"$1\" is an argument of the script");
-  EXPECT_EQ(refusal(script + "$LR"), "run.sh:1:83: \"$LR\" is set nowhere before line 1; write LR=... above it");
-  EXPECT_EQ(refusal("torchrun --nnodes $N x.py"), "run.sh:1:19: \"$N\" is set nowhere before line 1; write N=... above it");
-  EXPECT_EQ(refusal("LR=$(cat x)\npython pretrain_gpt.py --lr $LR"),
-            "run.sh:1:4: \"$(cat x)\" in line 1 would have to be executed; write its value in its place");
+TEST_F(ForeignInput, ValuesThatOnlyTheScriptsUserKnowsAreRemarked) {
+  const std::string script = "torchrun --nproc_per_node $N pretrain_gpt.py --data-path $1 --lr $LR --bf16 --save $(cat x)";
+  std::string remarks;
+  for (const ForeignLeaf& leaf : read_foreign_inputs({add("run.sh", script)}))
+    if (!leaf.remark.empty()) remarks += fmt::format("{} {}: {}\n", leaf.key, to_json_text(leaf.value), leaf.remark);
+  EXPECT_EQ(remarks, "--nproc_per_node \"$N\": \"$N\" is set nowhere before line 1; write N=... above it\n"
+                     "--data-path \"$1\": \"$1\" is an argument of the script (set -- ARGUMENTS above its first command gives it)\n"
+                     "--lr \"$LR\": \"$LR\" is set nowhere before line 1; write LR=... above it\n"
+                     "--save \"$(cat x)\": \"$(cat x)\" in line 1 would have to be executed; write its value in its place\n");
+  EXPECT_EQ(refusal("torchrun pretrain_gpt.py --bf16 $ARGS"),
+            "run.sh:1:33: \"$ARGS\" is set nowhere before line 1; write ARGS=... above it") << "it may be flags";
   EXPECT_EQ(refusal("torchrun x.py $ARGS"), "run.sh:1:15: \"$ARGS\" is set nowhere before line 1; write ARGS=... above it");
   EXPECT_EQ(refusal("for i in 1 2; do\n  torchrun x.py\ndone"),
             "run.sh:2:3: nobody knows whether this command runs: it depends on the loop in line 1, which import does not follow; "
@@ -246,16 +251,38 @@ TEST_F(ForeignInput, ValuesThatOnlyTheScriptsUserKnowsAreRefusedOrRemarked) {
 
 TEST_F(ForeignInput, ASettingAnswersWhatOnlyTheScriptsUserKnows) {
   const std::string file = add("run.sh", "torchrun --nproc_per_node $1 pretrain_gpt.py --micro-batch-size 2 --train-samples $2");
-  const auto refused = [&](const ImportRules& rules) { return error_of<ConfigError>([&] { import_files({file}, rules); }); };
-  EXPECT_TRUE(contains(refused({}), "--nproc_per_node $1: must be a number; write it there, or give trident import --ranks N"));
+  const auto unknown = [&](const ImportRules& rules) {
+    std::string paths;
+    for (const ImportedValue& value : import_files({file}, rules).values)
+      if (!value.unknown.empty()) paths += value.path + ' ';
+    return paths;
+  };
   ImportRules rules;
+  EXPECT_EQ(unknown(rules), "run.steps parallel.data batch.global ") << "what follows from it is as unknown";
+  add("run.sh", "torchrun --nproc_per_node `nproc` pretrain_gpt.py --micro-batch-size 2 --train-samples $(wc -l x)");
+  EXPECT_EQ(unknown(rules), "run.steps parallel.data batch.global ") << "as it is of what a program says";
+  add("run.sh", "torchrun --nproc_per_node $1 pretrain_gpt.py --micro-batch-size 2 --train-samples $2");
   rules.ranks = 8;
-  EXPECT_TRUE(contains(refused(rules), "--train-samples $2: must be a number; write it there, or give trident train --import "
-                                       "--set run.steps=..."));
+  EXPECT_EQ(unknown(rules), "run.steps ");
   rules.settings = {"run.steps=5"};
   const Import import = import_files({file}, rules);
   EXPECT_EQ(import.keys.back().note, "--set run.steps=5 counts in its place");
   EXPECT_TRUE(std::ranges::none_of(import.values, [](const ImportedValue& one) { return one.path == "run.steps"; }));
+}
+
+TEST_F(ForeignInput, AFileThatTheScriptWritesIsReadFromIt) {
+  EXPECT_EQ(of_command("Z=1\nF=\"./ds.$JOB.json\"\ncat <<EOT > $F\n{\"zero_optimization\": {\"stage\": $Z}}\nEOT\n"
+                       "deepspeed pretrain_gpt.py --deepspeed --deepspeed_config $F --lr 1"),
+            "Megatron-LM --deepspeed=true\nMegatron-LM --deepspeed_config=\"./ds.$JOB.json\"\nMegatron-LM --lr=\"1\"\n"
+            "DeepSpeed zero_optimization.stage=1\n");
+  EXPECT_EQ(refusal("cat <<E > ds.json\n{\"a\"\nE\ndeepspeed pretrain_gpt.py --deepspeed_config ds.json"),
+            "ds.json:2:1: not valid JSON: the end of the text where \":\" is expected");
+}
+
+TEST_F(ForeignInput, MegatronOfSwiftHasFlagsOfBoth) {
+  EXPECT_EQ(of_command("NPROC_PER_NODE=2 megatron sft --model m --micro_batch_size 4 --lr 1e-5 --optimizer adam --max_length 8"),
+            "ms-swift --model=\"m\"\nMegatron-LM --micro_batch_size=\"4\"\nMegatron-LM --lr=\"1e-5\"\n"
+            "Megatron-LM --optimizer=\"adam\"\nms-swift --max_length=\"8\"\nlauncher --nproc_per_node=\"2\"\n");
 }
 
 TEST_F(ForeignInput, AnArgumentOfTheScriptMayBeAWordThatATableNames) {
@@ -265,8 +292,11 @@ TEST_F(ForeignInput, AnArgumentOfTheScriptMayBeAWordThatATableNames) {
   };
   const Import import = import_files({file});
   EXPECT_EQ(key(import, "--lr_scheduler_type").note,
-            "\"$1\" is an argument of the script; left out: give it with --set lr_schedule.type=...");
-  EXPECT_EQ(key(import, "--optim").note, "\"$2\" is an argument of the script; left out: give it with --set optimizer.type=...");
+            "\"$1\" is an argument of the script (set -- ARGUMENTS above its first command gives it); left out: give it with --set "
+            "lr_schedule.type=...");
+  EXPECT_EQ(key(import, "--optim").note,
+            "\"$2\" is an argument of the script (set -- ARGUMENTS above its first command gives it); left out: give it with --set "
+            "optimizer.type=...");
   ImportRules rules;
   rules.settings = {"lr_schedule.type=cosine", "optimizer.type=lion"};
   const Import given = import_files({file}, rules);

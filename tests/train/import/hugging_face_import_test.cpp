@@ -49,6 +49,29 @@ TEST(HuggingFaceImport, APartOfTheDataIsNotWhatTrains) {
     EXPECT_EQ(imported(system, {{name, 1000}}).keys[0].verdict, Verdict::kDiffers) << name;
 }
 
+TEST(HuggingFaceImport, StatesOfFewerBitsAreAnotherMemoryAndNoOtherRule) {
+  for (const auto& [name, rule] :
+       {std::pair{"adamw_bnb_8bit", "\"adamw\""}, {"adamw_torch_4bit", "\"adamw\""}, {"lion_8bit", "\"lion\""}}) {
+    const Import import = imported(S::kAxolotl, {{"optimizer", name}});
+    EXPECT_EQ(became(import, "optimizer.type"), rule);
+    EXPECT_EQ(import.keys[0].verdict, Verdict::kDiffers) << name;
+  }
+  EXPECT_EQ(became(imported(S::kHuggingFace, {{"save_total_limit", -1}}), "checkpoint.keep_last"), "0") << "all are kept";
+}
+
+TEST(HuggingFaceImport, ABetaIsOfTheMethodThatTheNamesAroundItSay) {
+  EXPECT_EQ(became(imported(S::kHuggingFace, {{"beta", 0.1}}), "loss.type"), "\"dpo\"");
+  expect_refusal({{"beta", 0.1}, {"output_dir", "data/zephyr-orpo"}}, "--beta 0.1: no training by orpo here");
+  expect_error<ConfigError>(
+      [] { import_leaves({{S::kHuggingFace, "recipes/ORPO/c.yaml", 3, 1, "beta", 0.1}}); },
+      {"recipes/ORPO/c.yaml:3 beta: 0.1: no training by orpo here; take supervised fine-tuning (sft), pre-training or dpo"});
+}
+
+TEST(HuggingFaceImport, ASmallShareOfValidationIsWrittenWithoutAnExponent) {
+  for (const auto& [share, split] : {std::pair{0.07, "93,7"}, {1e-7, "99.99999,0.00001"}, {0.5, "50,50"}, {0.001, "99.9,0.1"}})
+    EXPECT_EQ(became(imported(S::kAxolotl, {{"val_set_size", share}}), "data.split"), fmt::format("\"{}\"", split));
+}
+
 TEST(HuggingFaceImport, AWarmUpStableDecayEndsInACosineUnlessItsArgumentsSayOtherwise) {
   const auto decay_type = [](Words words) {
     words.emplace_back("lr_scheduler_type", "warmup_stable_decay");
@@ -256,7 +279,7 @@ TEST(HuggingFaceImport, FilesOfUsersAreTaken) {
   EXPECT_EQ(became(swift, "batch.global") + became(swift, "parallel.zero") + became(swift, "checkpoint.every"), "16\"zero2\"50");
 }
 
-TEST(HuggingFaceImport, StatesOfEightBitsAreRefusedAndLinearLayersAreTakenBesideNamedOnes) {
+TEST(HuggingFaceImport, LinearLayersAreTakenBesideNamedOnes) {
   const Import lora = imported(S::kAxolotl, {{"adapter", "lora"},
                                              {"lora_target_linear", true},
                                              {"lora_target_modules", JsonValue::Array{"q_proj"}},
@@ -264,7 +287,7 @@ TEST(HuggingFaceImport, StatesOfEightBitsAreRefusedAndLinearLayersAreTakenBeside
                                              {"early_stopping_patience", nullptr}});
   EXPECT_EQ(became(lora, "adapter.target_modules"), "[\"all-linear\"]");
   EXPECT_EQ(became(lora, "checkpoint.keep_last"), "4") << "axolotl's default";
-  expect_refusal({{"optim", "adamw_bnb_8bit"}}, "whose states have 32 bits");
+  expect_refusal({{"optim", "rmsprop"}}, "whose states have 32 bits");
   EXPECT_EQ(became(imported(S::kHuggingFace, {{"optim", "paged_adamw_8bit"}}), "offload.optimizer"), "\"host\"");
   EXPECT_EQ(lora.keys[3].note + lora.keys[4].note, "off, as hereoff, as here") << "what is off differs in nothing";
 }

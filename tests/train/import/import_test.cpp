@@ -273,9 +273,16 @@ TEST(Import, NumbersThatCannotBeAreRefusedBeforeTheyAreMultipliedOrDivideAnother
   for (const char* const key : {"accumulation", "tokens", "window", "layers", "save_steps"})
     expect_refused(yaml({{"num_processes", 4}}) + flags({{"micro_batch", 2}, {"length", 8}, {key, -4}}),
                    {fmt::format("run.sh:3 --{} -4: must be ", key)});
+  EXPECT_EQ(value_of(imported(flags({{"save_steps", "1_048_576"}})), "checkpoint.every"), "1048576") << "as Python reads it";
   expect_refused(yaml({{"num_processes", -4}}) + flags({{"micro_batch", 2}}), {"a.yaml:1 num_processes: -4: must be 0 or more"});
-  expect_refused(yaml({{"num_processes", 4}}) + flags({{"micro_batch", "$1"}, {"accumulation", 2}}),
-                 {"run.sh:1 --micro_batch $1: must be a number; write it there, or give", "--set batch.micro="});
+  std::vector<ForeignLeaf> open = yaml({{"num_processes", 4}}) + flags({{"micro_batch", "$1"}, {"accumulation", 2}});
+  open[1].remark = "an argument";
+  std::string unknown;
+  for (const ImportedValue& value : imported(open).values) unknown += value.unknown.empty() ? "" : value.path + ' ';
+  EXPECT_EQ(unknown, "batch.global batch.micro ") << "what is made of what nobody knows is as unknown";
+  open = yaml({{"num_processes", 4}}) + flags({{"layers", "$1"}});
+  open[1].remark = "an argument";
+  expect_refused(open, {"run.sh:1 --layers $1: must be a number; write it there", "(an argument)"});
 }
 
 TEST(Import, ABatchThatDoesNotDivideIsRefused) {

@@ -172,6 +172,9 @@ TEST(PretrainingImport, OlmosLengthsFamiliesAndStrategies) {
   expect_values(olmo({{"max_duration", 1000}, {"stop_at", 100}}), {{"run.steps", "100"}, {"lr_schedule.decay_steps", "1000"}});
   EXPECT_NE(refusal_of(ForeignSystem::kOlmo, {{"max_duration", "5 days"}}).find("steps (1000), tokens (2e12T) or epochs (1ep)"),
             std::string::npos);
+  EXPECT_EQ(refusal_of(ForeignSystem::kOlmo, {{"model.n_layers", 2.5}}),
+            "f:1 model.n_layers: 2.5: model.num_hidden_layers = 2.5: must be an integer; correct it");
+  EXPECT_EQ(value_at(olmo({{"model.rope_theta", 10000.5}}), "model.rope_theta"), "10000.5");
   const Keys second{{"model.layer_norm_type", "rms"},
                     {"model.norm_after", true},
                     {"model.attention_layer_norm", true},
