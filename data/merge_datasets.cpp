@@ -52,7 +52,7 @@ DatasetOrigin origin_of(std::span<const IndexedDataset> datasets) {
     const bool pairs = record && record->origin.pairs;
     if (&dataset != datasets.data() && pairs != origin.pairs)
       throw DataError(fmt::format("{} and {}: one is of pairs of answers (trident data prepare --preference) and the other is not; "
-                                  "prepare both alike, or take each by itself",
+                                  "prepare both again, alike (earlier versions recorded no pairs), or take each by itself",
                                   datasets[0].prefix(), dataset.prefix()));
     origin.pairs = pairs;
     if (!record || !record->origin.tokenizer) continue;

@@ -76,10 +76,10 @@ class Packer {
         "truncate keeps the first {}",
         stats_.longest_at, counted(stats_.longest, "token"), options_.sequence,
         stats_.too_long == 1 ? "no other is" : fmt::format("{} are", counted(stats_.too_long, stats_.unit())),
-        stats_.of_pairs ? "tokens of both answers" : fmt::format("{} tokens, split cuts", options_.sequence)));
+        stats_.of_pairs ? "tokens of both sequences, prompt and answer" : fmt::format("{} tokens, split cuts", options_.sequence)));
   }
 
-  // Which of the pieces, of which a pair has two, are in each pack.
+  // Each pack's pieces, by their numbers; those of a pair are in one.
   std::vector<std::vector<std::size_t>> packs_of(const std::vector<PackedPiece>& pieces) const {
     const auto together = static_cast<std::size_t>(together_);
     std::vector<std::int64_t> lengths(pieces.size() / together);

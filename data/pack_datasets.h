@@ -41,9 +41,9 @@ struct PackStats {
 
 // Writes OUTPUT.bin and OUTPUT.idx, and OUTPUT.mask where the inputs have one, with each input's bits. Sequences are taken in an
 // order drawn from the seed, 65,536 at a time; each such window is packed by best_fit(), and its packs are written in a drawn
-// order. Sequences without a target that counts are left out. Of inputs that their records call pairs, a pair is what is said here
-// of a sequence, and one with an answer without such a target is left out. Memory grows with the pieces that a window makes, and
-// by a bit for each token with a mask, not with the tokens.
+// order. Sequences without a target that counts are left out. Where the inputs' records say that they are pairs, a pair takes the
+// place of a sequence in all of this, and is left out where one of its answers has no such target. Memory grows with the pieces
+// that a window makes, and by a bit for each token with a mask, not with the tokens.
 // DataError: a sequence that is too long and kRefuse, masked and unmasked inputs together, no sequence that has a target; and the
 // errors of merge_datasets(). ConfigError: pairs and kSplit. `progress` gets sequences, or pairs, once per window.
 PackStats pack_datasets(const std::vector<std::string>& inputs, const std::string& output, const PackOptions& options,

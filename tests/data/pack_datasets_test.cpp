@@ -8,6 +8,7 @@
 #include <numeric>
 #include <set>
 
+#include "data/batch_loader.h"
 #include "data/dataset_record.h"
 #include "data/indexed_dataset_writer.h"
 #include "data/token_source.h"
@@ -231,6 +232,31 @@ TEST_F(PackDatasets, DocumentsAreOfPairsWhoseAnswersHaveTargets) {
   expect_error<DataError>([&] { look(PackContent::kPairs); }, {"document 0 has 1 sequence, 0 of them without"});
 }
 
+// The first token of each sequence is its number among those of both files.
+TEST_F(PackDatasets, ASampleSaysWhichSequenceOfAllSourcesItBeginsWith) {
+  const auto write = [](const std::string& prefix, std::int32_t first, const std::vector<std::int32_t>& pairs) {
+    IndexedDatasetWriter writer(prefix, 50000, Overwrite::kYes, WithMask::kNo);
+    for (const std::int32_t count : pairs) {
+      for (std::int32_t s = 0; s < 2 * count; ++s) writer.add_sequence(Sequence{first++, 1});
+      writer.end_document();
+    }
+    writer.finish({});
+  };
+  write(a_, 0, {1, 2, 1, 1}), write(b_, 10, {1, 3});
+  const auto expect = [](std::vector<TokenSource> sources, std::int64_t before, std::int64_t sequences) {
+    BatchLoader loader(std::move(sources), {.sequence = 16, .vocab_size = 50000});
+    EXPECT_EQ(loader.sequences_per_epoch(), sequences);
+    std::vector<std::int32_t> tokens(16 * 12);
+    std::vector<std::int64_t> numbers(12);
+    loader.load(0, 12, {.tokens = tokens, .numbers = numbers});
+    for (std::size_t i = 0; i < numbers.size(); ++i) EXPECT_EQ(numbers[i], tokens[i] - before) << "sample " << i;
+  };
+  const std::vector<WeightedPath> first{{.path = a_}}, both{{.path = a_}, {.path = b_}};
+  expect(open_token_sources(both, {}, std::nullopt, ::pread, SampleKind::kPacked).train, 0, 18);
+  const TokenSources halves = open_token_sources(first, {}, "1,1", ::pread, SampleKind::kPacked);
+  expect(halves.train, 0, 6), expect(halves.valid, 6, 4);
+}
+
 TEST_F(PackDatasets, LongPairsAreRefusedOrLoseTheEndsOfTheirAnswers) {
   const auto numbered = [](std::int32_t from, std::size_t length) {
     Sequence sequence(length);
@@ -241,7 +267,7 @@ TEST_F(PackDatasets, LongPairsAreRefusedOrLoseTheEndsOfTheirAnswers) {
   write_pairs(a_, {numbered(10, 12), numbered(30, 3), numbered(40, 6), numbered(50, 7), numbered(60, 2), numbered(70, 5)}, 2);
   PackOptions options{.sequence = 9};
   expect_error<DataError>([&] { pack_datasets({a_}, out_, options); },
-                          {"pair 0 of " + a_, "has 15 tokens", "--sequence is 9", "2 pairs are longer", "of both answers"});
+                          {"pair 0 of " + a_, "has 15 tokens", "--sequence is 9", "2 pairs are longer", "of both sequences"});
   options.overflow = LongSequences::kSplit;
   expect_error<ConfigError>([&] { pack_datasets({a_}, out_, options); }, {"--overflow = split", "pairs of answers", "truncate"});
   EXPECT_FALSE(is_there(bin_path(out_)));

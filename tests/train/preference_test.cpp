@@ -59,7 +59,7 @@ TEST(PairLoss, IsKnownWhereModelAndReferenceAgree) {
 
 constexpr std::int64_t kPairSequence = 16, kPairs = 16;
 
-// Which pairs each sample has, side by side, and how many rows.
+// Each sample's pairs, side by side, and how many rows it has.
 struct PairSamples {
   std::vector<std::vector<std::int64_t>> pairs;
   std::int64_t rows = kPairSequence;

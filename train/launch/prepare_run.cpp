@@ -142,14 +142,14 @@ void compare_packs(RunInputs& inputs) {
                                           in_quotes(samples), packed->label));
 }
 
-// By what the records say, else by how many sequences a document has; look_at_packs() reads them all.
+// A record says whether its data are pairs; without one the number of sequences does. look_at_packs() reads them all.
 void refuse_other_than_pairs(const TokenSource& source) {
   const IndexedDataset& data = *source.dataset;
   const DatasetOrigin origin = origin_in_record(data.prefix());
   if (origin.pairs || (!origin.packed && data.num_sequences() == 2 * data.num_documents())) return;
   throw DataError(
       fmt::format("{}: has {} in {}{}, and with loss.type = \"dpo\" a document is a pair of two, or a pack of pairs; prepare the "
-                  "data by trident data prepare --preference, and pack what that has made",
+                  "data by trident data prepare --preference, again where an earlier version did, and pack what that has made",
                   data.prefix(), counted(data.num_sequences(), "sequence"), counted(data.num_documents(), "document"),
                   origin.packed ? ", which are packed without regard to pairs" : ""));
 }

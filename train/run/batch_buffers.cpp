@@ -279,7 +279,8 @@ void BatchBuffers::weigh_pairs(double targets, std::span<const float> reference)
 
 template <class F>
 void BatchBuffers::each_pair(std::int64_t k, std::int64_t i, F&& f) const {
-  std::int64_t number = host_.numbers[static_cast<std::size_t>(k * plan_.config.batch.micro + i)];
+  const std::int64_t first_number = host_.numbers[static_cast<std::size_t>(k * plan_.config.batch.micro + i)];
+  std::int64_t number = first_number;
   std::array<AnswerRows, 2> pair;
   std::size_t found = 0;
   each_sequence(k, i, [&](std::int64_t first, std::int64_t end, std::int64_t own) {
@@ -290,7 +291,10 @@ void BatchBuffers::each_pair(std::int64_t k, std::int64_t i, F&& f) const {
     f(pair, static_cast<std::size_t>(number));
     number += 2;
   });
-  TRIDENT_CHECK(found > 0 && found % 2 == 0, "a sample of pairs has {} answers with targets that count", found);
+  if (found == 0 || found % 2 != 0)
+    throw DataError(fmt::format("the sample of pair {} has {} answers with targets that count, and a pair has two; the files "
+                                "changed since the run began: prepare them, and start again",
+                                first_number / 2, found));
 }
 
 void BatchBuffers::refer_pairs(std::int64_t k, std::int64_t i, std::span<float> reference) const {
