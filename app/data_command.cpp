@@ -271,7 +271,8 @@ void data_pack_command(const Arguments& arguments, const CommandContext& context
   app.add_option("--sequence", options.sequence, "T, the most tokens of a pack")->required();
   app.add_option("--output", output, "prefix of the output files")->required();
   app.add_option("--overflow", overflow,
-                 "of longer sequences: refuse them, keep the first T tokens (truncate), or cut them (split)")
+                 "of longer sequences: refuse them, keep the first T tokens (truncate), or cut them (split); of a longer pair "
+                 "truncate keeps the first tokens of both sequences, prompt and answer")
       ->check(CLI::IsMember({"refuse", "truncate", "split"}))->capture_default_str();
   app.add_option("--seed", options.seed, "by which the order is drawn")->capture_default_str();
   app.add_option("--workers", options.workers, "threads that read; the output does not depend on it")->capture_default_str();
@@ -291,19 +292,21 @@ void data_pack_command(const Arguments& arguments, const CommandContext& context
     line.count(done, total, "sequences");
   });
   line.finish();
+  const std::string_view unit = stats.unit();
   const auto tokens = static_cast<double>(stats.tokens);
   context.out << fmt::format("{0}.bin, {0}.idx: {1} of at most {2}, {3} of {4}\n", on_one_line(output),
                              counted(stats.packs, "pack"), counted(options.sequence, "token"), counted(stats.tokens, "token"),
-                             counted(stats.sequences, "sequence"));
+                             counted(stats.sequences, unit));
   context.out << fmt::format("efficiency {:.4f} (tokens / (packs x {}))\n",
                              tokens / (static_cast<double>(stats.packs) * static_cast<double>(options.sequence)), options.sequence);
   context.out << fmt::format("{} of {} are targets that count ({:.1f} %)\n", stats.targets, counted(stats.tokens, "token"),
                              100 * static_cast<double>(stats.targets) / tokens);
   if (stats.left_out > 0)
-    context.out << fmt::format("{} without a target that counts left out, {} of one token\n", counted(stats.left_out, "sequence"),
-                               stats.single);
+    context.out << counted(stats.left_out, unit)
+                << (stats.of_pairs ? " left out: an answer has no target that counts\n"
+                                   : fmt::format(" without a target that counts left out, {} of one token\n", stats.single));
   if (stats.too_long > 0)
-    context.out << fmt::format("{} longer than {} {}; the longest, {}, has {}\n", counted(stats.too_long, "sequence"),
+    context.out << fmt::format("{} longer than {} {}; the longest, {}, has {}\n", counted(stats.too_long, unit),
                                options.sequence, overflow == "split" ? "cut" : "truncated", on_one_line(stats.longest_at),
                                counted(stats.longest, "token"));
 }

@@ -149,7 +149,7 @@ void print_text(const Inspection& seen, std::ostream& out) {
   if (seen.is_packed())
     line("packed", fmt::format("each a pack of at most {}, {:.1f} % full", counted(*seen.record->origin.packed, "token"),
                                100 * summary.mean_length / static_cast<double>(*seen.record->origin.packed)));
-  line("sequences", fmt::format("{}", dataset.num_sequences()));
+  line("sequences", fmt::format("{}{}", dataset.num_sequences(), seen.record && seen.record->origin.pairs ? ", in pairs" : ""));
   line("tokens", fmt::format("{}", dataset.num_tokens()));
   if (dataset.mask() != nullptr) line("targets", counted_line(seen));
   line("document length", fmt::format("{} to {} tokens, mean {:.1f}", summary.shortest, summary.longest, summary.mean_length));

@@ -40,6 +40,10 @@ BatchLoader::BatchLoader(std::vector<TokenSource> sources, const BatchLoaderOpti
     stored_.resize(std::max(stored_.size(), static_cast<std::size_t>(bytes)));
     if (source.dataset->mask() != nullptr) counts_.resize(static_cast<std::size_t>(options_.sequence));
     if (by_index) indices_.emplace_back(*source.dataset, IndexReader::Blocks::kNone);
+    if (!is_packed()) continue;
+    const std::int64_t first = indices_.back().first_sequence(source.documents.begin);
+    before_.push_back(num_sequences_ - first);
+    num_sequences_ += indices_.back().first_sequence(source.documents.end) - first;
   }
 }
 
@@ -61,7 +65,7 @@ void BatchLoader::load(std::int64_t first_position, std::int64_t batch, const Sa
   if (!finds && tokens.empty() && targets.empty()) return;
   for (std::int64_t i = 0; i < batch; ++i) {
     const Sample sample = sample_at(blend_, first_position + i);
-    if (!numbers.empty()) numbers[static_cast<std::size_t>(i)] = number_of(sample);
+    if (!numbers.empty()) numbers[static_cast<std::size_t>(i)] = before_.at(sample.dataset) + sample.first_sequence;
     const IndexedDataset& dataset = *sample.source.dataset;
     const bool reads_inputs = by_eod || !tokens.empty();
     const std::int64_t predicted = std::max<std::int64_t>(0, sample.tokens - 1), inputs = is_packed() ? sample.tokens : predicted;
@@ -110,19 +114,12 @@ BatchLoader::Sample BatchLoader::sample_at(Blend& blend, std::int64_t position) 
   const auto d = static_cast<std::size_t>(blended.dataset);
   const TokenSource& source = sources_[d];
   const std::int64_t sample = orders_[d].sample_at(blended.index);
-  if (!is_packed()) return {source, d, sample, source.first_token + sample * options_.sequence, options_.sequence + 1};
+  if (!is_packed()) return {source, d, source.first_token + sample * options_.sequence, options_.sequence + 1};
   const std::int64_t document = source.documents.begin + sample, begin = indices_[d].document_begin(document),
                      tokens = indices_[d].document_begin(document + 1) - begin;
   if (tokens > options_.sequence) refuse_long_pack(source, document, tokens, options_.sequence);
   if (tokens < 0) indices_[d].refuse_document(document + 1, indices_[d].first_sequence(document + 1));
-  return {source, d, sample, begin, tokens, indices_[d].first_sequence(document)};
-}
-
-// Among the samples of all sources.
-std::int64_t BatchLoader::number_of(const Sample& sample) const {
-  std::int64_t number = sample.number;
-  for (std::size_t d = 0; d < sample.dataset; ++d) number += orders_[d].num_samples();
-  return number;
+  return {source, d, begin, tokens, indices_[d].first_sequence(document)};
 }
 
 // By the index, into begins_. Each row of padding is by itself.

@@ -29,6 +29,8 @@ class BatchLoader {
 
   // Samples of one pass over every source.
   std::int64_t samples_per_epoch() const;
+  // Sequences of one pass over every source of packs.
+  std::int64_t sequences_per_epoch() const { return num_sequences_; }
   // Samples of each source at positions below `position`; ascending positions are cheap.
   std::vector<std::int64_t> taken_before(std::int64_t position) { return blend_counted_.taken_before(position); }
   const BlendStart& blend_start() const { return options_.blend_start; }
@@ -52,18 +54,18 @@ class BatchLoader {
   struct Sample {
     const TokenSource& source;
     std::size_t dataset;       // its number
-    std::int64_t number;       // of the sample in it
     std::int64_t first_token, tokens;  // those to read: sequence + 1, or all of a pack
     std::int64_t first_sequence = 0;   // of a pack
   };
   Sample sample_at(Blend& blend, std::int64_t position);
-  std::int64_t number_of(const Sample& sample) const;
   bool is_packed() const { return sources_.front().samples == SampleKind::kPacked; }
   void find_documents(const Sample& sample, std::int64_t inputs);
 
   std::vector<TokenSource> sources_;
   BatchLoaderOptions options_;
   std::vector<SampleOrder> orders_;  // one per source
+  std::vector<std::int64_t> before_;  // of packs: what a source adds to the number of a sequence in its file
+  std::int64_t num_sequences_ = 0;
   Blend blend_;
   std::vector<std::byte> stored_;    // of a sample as it is in the file
   std::vector<IndexReader> indices_;           // with boundaries by the index: one per source

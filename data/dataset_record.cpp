@@ -65,6 +65,10 @@ class RecordReader {
     return value.as_string();
   }
   bool has(std::string_view key) const { return object_.find(key) != nullptr; }
+  bool flag(std::string_view key) const {  // false where it is missing
+    if (has(key) && !member(key).is_bool()) refuse(fmt::format("{} is neither true nor false", key));
+    return has(key) && member(key).as_bool();
+  }
   std::vector<std::int32_t> ids(std::string_view key) const {  // none where it is missing
     std::vector<std::int32_t> ids;
     const JsonValue* const list = object_.find(key);
@@ -120,6 +124,7 @@ DatasetRecord record_from(const std::string& path, const JsonValue& json) {
     top.refuse(fmt::format("source_bytes is {}, and sources have {}", record.origin.source_bytes, bytes));
   record.counts = {top.integer("documents"), top.integer("sequences"), top.integer("tokens")};
   record.origin.packed = top.optional_integer("packed");
+  record.origin.pairs = top.flag("pairs");
   if (top.has("options")) record.origin.options = top.text("options");
   record.bin = sampled_from(top.object("bin"));
   record.idx = sampled_from(top.object("idx"));
@@ -251,9 +256,9 @@ std::optional<DatasetRecord> record_alone(const std::string& prefix) {
 
 }  // namespace
 
-std::optional<std::int64_t> packed_in_record(const std::string& prefix) {
-  const std::optional<DatasetRecord> record = record_alone(prefix);
-  return record ? record->origin.packed : std::nullopt;
+DatasetOrigin origin_in_record(const std::string& prefix) {
+  std::optional<DatasetRecord> record = record_alone(prefix);
+  return record ? std::move(record->origin) : DatasetOrigin();
 }
 
 std::optional<DatasetRecord> read_record(const std::string& prefix, const ReadAt& read_at) {
@@ -302,6 +307,7 @@ JsonValue to_json(const DatasetRecord& record) {
   json.set("sequences", record.counts.sequences);
   json.set("tokens", record.counts.tokens);
   if (record.origin.packed) json.set("packed", *record.origin.packed);
+  if (record.origin.pairs) json.set("pairs", true);
   if (!record.origin.options.empty()) json.set("options", record.origin.options);
   json.set("bin", to_json(record.bin));
   json.set("idx", to_json(record.idx));

@@ -36,6 +36,7 @@ struct DatasetOrigin {
   std::vector<RecordedSource> sources;         // the first kRecordedSources of them
   std::int64_t num_sources = 0, source_bytes = 0;
   std::optional<std::int64_t> packed = {};  // documents are packs of at most so many tokens (pack_datasets.h)
+  bool pairs = false;  // every two sequences are a chosen and a rejected answer
   std::string options = {};  // what else decided how texts became documents; "": not known
 
   static constexpr std::size_t kRecordedSources = 256;
@@ -74,8 +75,8 @@ std::string described(const RecordedTokenizer& tokenizer);  // for messages
 // PREFIX.mask: DataError that says what differs. Reads at most 64 KiB of each.
 std::optional<DatasetRecord> read_record(const std::string& prefix, const ReadAt& read_at = ::pread);
 
-// The pack length that a record names; nothing where it names none, or there is no record. Reads the record alone.
-std::optional<std::int64_t> packed_in_record(const std::string& prefix);
+// The origin in a prefix's record, or an empty one where there is no record. Reads the record alone.
+DatasetOrigin origin_in_record(const std::string& prefix);
 
 // Whether the files of a prefix are whole and were made of these sources, none of which has changed since, by the same tokenizer
 // and options. False where that is not known.

@@ -15,7 +15,7 @@ struct SampleSpans {
   // [T, B], sequence-major: row s*B + i is position s of sample i. Targets below 0 do not count.
   std::span<std::int32_t> tokens = {}, targets = {};
   std::span<std::int32_t> document_starts = {};  // [B, T]: the position in the sample at which the token's document begins
-  std::span<std::int64_t> numbers = {};          // [B]: of each sample among those of all sources, one source behind the other
+  std::span<std::int64_t> numbers = {};          // [B]: of each pack's first sequence among those of all sources
 };
 
 struct DocumentRules {

@@ -49,6 +49,12 @@ DatasetOrigin origin_of(std::span<const IndexedDataset> datasets) {
     all_known = all_known && record && record->origin.tokenizer;
     if (!record || !record->origin.packed) packed.reset();
     if (packed) packed = std::max(*packed, *record->origin.packed);
+    const bool pairs = record && record->origin.pairs;
+    if (&dataset != datasets.data() && pairs != origin.pairs)
+      throw DataError(fmt::format("{} and {}: one is of pairs of answers (trident data prepare --preference) and the other is not; "
+                                  "prepare both again, alike (earlier versions recorded no pairs), or take each by itself",
+                                  datasets[0].prefix(), dataset.prefix()));
+    origin.pairs = pairs;
     if (!record || !record->origin.tokenizer) continue;
     if (first == nullptr) {
       first = &dataset.prefix();

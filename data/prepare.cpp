@@ -299,7 +299,9 @@ PrepareStats prepare_text(const std::vector<std::string>& names, const Tokenizer
   // All inputs are looked at before any work is done: a typing error in the last name is told at once.
   std::vector<InputFile> files;
   std::int64_t bytes_total = 0;
-  DatasetOrigin origin{.tokenizer = recorded(tokenizer, options.rule), .sources = {}};
+  DatasetOrigin origin{.tokenizer = recorded(tokenizer, options.rule),
+                       .sources = {},
+                       .pairs = options.chat != nullptr && options.chat->preferences};
   origin.options = recorded_options(tokenizer, options);
   for (const std::string& path : inputs) {
     for (const std::string& output : {bin_path(output_prefix), idx_path(output_prefix), record_path(output_prefix)}) {

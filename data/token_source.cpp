@@ -84,7 +84,7 @@ void refuse_long_pack(const TokenSource& source, std::int64_t document, std::int
                               source.dataset->idx().path(), document, counted(tokens, "token"), sequence, sequence));
 }
 
-std::int64_t look_at_packs(const TokenSource& source, std::int64_t sequence) {
+std::int64_t look_at_packs(const TokenSource& source, std::int64_t sequence, PackContent content) {
   const IndexedDataset& dataset = *source.dataset;
   IndexReader index(dataset);
   std::vector<std::uint8_t> counts;
@@ -95,12 +95,19 @@ std::int64_t look_at_packs(const TokenSource& source, std::int64_t sequence) {
     counts.assign(static_cast<std::size_t>(std::max<std::int64_t>(0, tokens)), 1);
     if (dataset.mask() != nullptr) dataset.mask()->read(begin, counts);
     auto at = counts.begin();
-    for (const std::int64_t end = index.check_document(d + 1); s < end; ++s) {
+    const std::int64_t first = s, end = index.check_document(d + 1);
+    std::int64_t without = 0;
+    for (; s < end; ++s) {
       index.check_sequence(s);
       const std::int64_t length = index.sequence_length(s);
-      if (length > 0) targets += std::accumulate(at + 1, at + length, std::int64_t{0});
+      const std::int64_t own = length > 0 ? std::accumulate(at + 1, at + length, std::int64_t{0}) : 0;
+      targets += own, without += own == 0;
       at += length;
     }
+    if (content == PackContent::kPairs && (without > 0 || end == first || (end - first) % 2 != 0))
+      throw DataError(fmt::format("{}: document {} has {}, {} of them without a target that counts, and with loss.type = \"dpo\" "
+                                  "every two are a pair of answers; prepare the data by trident data prepare --preference",
+                                  dataset.prefix(), d, counted(end - first, "sequence"), without));
   }
   return targets;
 }

@@ -343,6 +343,49 @@ TEST_F(PreferenceRuns, AreEvaluatedAsTheyAreTrained) {
   expect_refused(start("stopped", plus(two, {"run.steps=4"})), {"reference_valid.f32: is missing", "--set eval.every=0"});
 }
 
+// A pair has 72 tokens: two in a pack, or three and two in the last one. All pairs a step, so that packs change no batch.
+TEST_F(PreferenceRuns, PacksOfPairsTrainAsTheirPairs) {
+  const auto pack = [&](const char* name, const char* sequence) {
+    return succeeded(run_program({"data", "pack", place_ / "pairs", "--sequence", sequence, "--output", place_ / name})).out;
+  };
+  EXPECT_NE(pack("twos", "160").find("16 packs of at most 160 tokens, 2304 tokens of 32 pairs"), std::string::npos);
+  EXPECT_NE(pack("threes", "240").find("11 packs of at most 240 tokens, 2304 tokens of 32 pairs"), std::string::npos);
+  EXPECT_NE(succeeded(run_program({"data", "inspect", place_ / "twos"})).out.find("64, in pairs"), std::string::npos);
+  const std::vector<std::string> alone{"batch.global=32", "model.max_position_embeddings=240"};
+  const auto packed = [&](const char* name) {
+    const bool twos = std::string_view(name) == "twos";
+    return std::vector<std::string>{"model.max_position_embeddings=240", setting("data.train", name), "batch.micro=1",
+                                    fmt::format("batch.global={}", twos ? 16 : 11),
+                                    fmt::format("batch.sequence={}", twos ? 160 : 240)};
+  };
+  const std::vector<JsonValue> one = train("one", alone);
+  expect_alike(train("twos", packed("twos")), one, "two in a pack");
+  expect_alike(train("threes", packed("threes")), one, "three in a pack");
+  const std::vector<std::string> layout{"parallel.data=2", "parallel.pipeline=2", "parallel.zero=zero2"};
+  expect_alike(train("layout", plus(packed("twos"), layout)), one, "dp 2 x pp 2");
+  EXPECT_EQ(reference_values("threes").size(), 2U * kNumPairs);
+
+  // Other pairs in every step, evaluated, on the way another layout.
+  const std::vector<std::string> few = plus(packed("twos"), {"batch.global=4", "run.steps=6", "eval.every=3", "eval.steps=4",
+                                                             setting("data.valid", "twos"), setting("checkpoint.dir", "saved")});
+  const std::vector<JsonValue> whole = train("whole", plus(few, {setting("checkpoint.dir", "saved_whole")}));
+  train("stopped", plus(few, {"run.steps=3"}));
+  expect_alike(train("stopped", plus(few, layout)), whole, "one that went on");
+  EXPECT_NEAR(number_of(records_of("stopped", "/eval.jsonl").back(), "valid_margin"),
+              number_of(records_of("whole", "/eval.jsonl").back(), "valid_margin"), 1e-5);
+  EXPECT_EQ(reference_values("whole", "/reference_valid.f32"), reference_values("whole"));
+
+  // References by path, and without adapters.
+  train("base", plus(alone, {"run.steps=1"}));
+  const std::vector<std::string> by_path{setting("model.init_from", "base"), setting("reference", "one")};
+  expect_alike(train("path", plus(packed("threes"), by_path)), train("alone", plus(alone, by_path)), "a reference by path");
+  const std::vector<std::string> lora{setting("model.init_from", "base"), "adapter.type=lora", "adapter.r=4", "optimizer.lr=0.03"};
+  train("tuned", plus(alone, plus(lora, {"run.steps=1"})));
+  std::vector<std::string> off = plus(lora, {"reference=adapter_off", "run.steps=1"});
+  off.front() = setting("model.init_from", "tuned");
+  expect_alike(train("off", plus(packed("threes"), off)), train("alone_off", plus(alone, off)), "adapter_off");
+}
+
 TEST_F(PreferenceRuns, GoOnWithTheReferenceThatTheyBeganWith) {
   const std::vector<JsonValue> whole = train("whole", {"run.steps=4"});
   train("stopped", {"run.steps=2"});
@@ -376,10 +419,6 @@ TEST_F(PreferenceRuns, GoOnWithTheReferenceThatTheyBeganWith) {
 }
 
 TEST_F(PreferenceRuns, DataWithoutPairsIsRefused) {
-  const std::string pairs = place_ / "pairs";
-  succeeded(run_program({"data", "pack", pairs, "--sequence", "160", "--output", place_ / "packs"}));
-  expect_one_line(start("refused", {setting("data.train", "packs"), "batch.sequence=160", "model.max_position_embeddings=160"}), 65,
-                  {"packs: has 64 sequences in ", "loss.type = \"dpo\"", "a pair of two", "do not pack them"});
   std::vector<nlohmann::json> chats;
   for (const nlohmann::json& pair : answer_pairs()) chats.push_back({{"prompt", pair["prompt"]}, {"completion", pair["chosen"]}});
   write_file(place_ / "chats.jsonl", lines_of(chats));
@@ -387,6 +426,17 @@ TEST_F(PreferenceRuns, DataWithoutPairsIsRefused) {
                          place_ / "chats.jsonl", "--tokenizer", "bytes", "--output", place_ / "chats"}));
   expect_one_line(start("refused", {setting("data.train", "chats")}), 65,
                   {"chats: has 32 sequences in 32 documents", "trident data prepare --preference"});
+  // Two conversations in a pack are no pair.
+  succeeded(run_program({"data", "pack", place_ / "chats", "--sequence", "80", "--output", place_ / "packs"}));
+  expect_one_line(start("refused", {setting("data.train", "packs")}), 65,
+                  {"packs: has 32 sequences in 16 documents, which are packed without regard to pairs", "a pack of pairs"});
+  const std::string pairs = place_ / "pairs";
+  expect_one_line(run_program({"data", "pack", pairs, "--sequence", "70", "--output", place_ / "short"}), 65,
+                  {"pair 0 of ", "has 72 tokens", "32 pairs are longer", "truncate"});
+  expect_one_line(run_program({"data", "pack", pairs, "--sequence", "70", "--overflow", "split", "--output", place_ / "short"}), 64,
+                  {"--overflow = split", "pairs of answers"});
+  expect_one_line(run_program({"data", "pack", pairs, place_ / "chats", "--sequence", "220", "--output", place_ / "both"}), 65,
+                  {"pairs", "chats", "the other is not"});
   expect_one_line(start("refused", {"batch.sequence=64"}), 65, {"document 0 has 72 tokens", "64"});
   expect_one_line(start("refused", {"eval.every=1", setting("data.valid", "chats")}), 65,
                   {"chats: has 32 sequences in 32 documents", "trident data prepare --preference"});

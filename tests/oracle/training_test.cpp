@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <ostream>
 #include <string>
 #include <vector>
@@ -252,19 +252,20 @@ PreferenceGolden read_preference_golden(const std::string& name) {
   return golden;
 }
 
-// Both answers of a pair stand side by side, each behind the prompt, as trident data prepare --preference writes them.
-LoadSamples pairs_of(const PreferenceGolden& golden) {
-  return [&golden](std::int64_t first, std::int64_t count, const SampleSpans& spans) {
+// The answers of `together` pairs stand side by side, each behind the prompt, as trident data prepare --preference and data pack
+// write them.
+LoadSamples pairs_of(const PreferenceGolden& golden, std::int64_t together = 1) {
+  return [&golden, together](std::int64_t first, std::int64_t count, const SampleSpans& spans) {
+    const std::int64_t rows = together * kPairRow;
     for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t number = (first + i) % golden.pairs();
-      std::array<std::int32_t, kPairRow> tokens{}, targets, starts;
-      targets.fill(-1);
-      for (std::size_t s = 0; s < starts.size(); ++s) starts[s] = static_cast<std::int32_t>(s);
+      const std::int64_t pair = (first + i) * together % golden.pairs();
+      std::vector<std::int32_t> tokens(static_cast<std::size_t>(rows)), targets(tokens.size(), -1), starts(tokens.size());
+      std::iota(starts.begin(), starts.end(), 0);
       std::size_t at = 0;
-      for (std::int64_t answer = 0; answer < 2; ++answer) {
-        const auto begin = static_cast<std::size_t>((2 * number + answer) * kAnswerRow), of = static_cast<std::size_t>(3 * number);
+      for (std::int64_t sequence = 2 * pair; sequence < 2 * (pair + together); ++sequence) {
+        const auto begin = static_cast<std::size_t>(sequence * kAnswerRow), of = static_cast<std::size_t>(sequence / 2 * 3);
         const auto prompt = static_cast<std::size_t>(golden.lengths[of]),
-                   length = prompt + static_cast<std::size_t>(golden.lengths[of + 1 + static_cast<std::size_t>(answer)]);
+                   length = prompt + static_cast<std::size_t>(golden.lengths[of + 1 + static_cast<std::size_t>(sequence % 2)]);
         for (std::size_t s = 0; s < length; ++s) {
           tokens[at + s] = golden.tokens[begin + s];
           starts[at + s] = static_cast<std::int32_t>(at);
@@ -272,13 +273,13 @@ LoadSamples pairs_of(const PreferenceGolden& golden) {
         }
         at += length;
       }
-      for (std::int64_t s = 0; s < kPairRow; ++s) {
+      for (std::int64_t s = 0; s < rows; ++s) {
         const auto from = static_cast<std::size_t>(s), to = static_cast<std::size_t>(s * count + i);
         if (!spans.tokens.empty()) spans.tokens[to] = tokens[from];
         if (!spans.targets.empty()) spans.targets[to] = targets[from];
-        if (!spans.document_starts.empty()) spans.document_starts[static_cast<std::size_t>(i * kPairRow + s)] = starts[from];
+        if (!spans.document_starts.empty()) spans.document_starts[static_cast<std::size_t>(i * rows + s)] = starts[from];
       }
-      if (!spans.numbers.empty()) spans.numbers[static_cast<std::size_t>(i)] = number;
+      if (!spans.numbers.empty()) spans.numbers[static_cast<std::size_t>(i)] = 2 * pair;
     }
   };
 }
@@ -286,6 +287,7 @@ LoadSamples pairs_of(const PreferenceGolden& golden) {
 struct PreferenceRun {
   std::string golden, loss, more, layout;
   std::vector<std::string> settings;
+  std::int64_t together = 1;  // pairs of a sample
   friend void PrintTo(const PreferenceRun& run, std::ostream* out) { *out << run.golden << "_" << run.layout; }
 };
 
@@ -295,6 +297,7 @@ std::vector<PreferenceRun> preference_runs() {
     all.push_back({golden, loss, more, "1rank", {}});
     all.push_back({golden, loss, more, "2DP_2PP_2TP_zero2",
                    {"parallel.data=2", "parallel.pipeline=2", "parallel.tensor=2", "parallel.zero=zero2"}});
+    all.push_back({golden, loss, more, "packed", {"batch.global=2", "batch.sequence=64"}, 2});
   };
   add("sigmoid", R"("beta": 0.5)");
   add("ipo", R"("variant": "ipo", "beta": 0.3)");
@@ -319,12 +322,12 @@ TEST_P(PreferenceTraining, MeetsTrl) {
       read_file(folder + "/config.json") + "}";
   LayoutRunOptions options;
   options.steps = static_cast<int>(golden.losses.size());
-  options.load = pairs_of(golden);
+  options.load = pairs_of(golden, GetParam().together);
   options.before_steps = [&](RankTrainer& trainer) {
     load_folder(trainer, folder);
     set_masters(trainer, golden.initial);
     std::vector<float> reference(static_cast<std::size_t>(2 * golden.pairs()));
-    trainer.refer(options.load, golden.pairs(), reference);
+    trainer.refer(options.load, golden.pairs() / GetParam().together, reference);
     const TensorView all(reference.data(), DType::kF32, {std::ssize(reference)});
     trainer.context().world().all_reduce(trainer.context().host_stream(), all, ReduceOp::kSum);
     trainer.context().host_stream().synchronize();
@@ -356,7 +359,7 @@ TEST_P(PreferenceTraining, MeetsTrl) {
   std::vector<EvalResult> evaluations;
   options.after_steps = [&](RankTrainer& trainer) {
     const LoadSamples load = [&](std::int64_t first, std::int64_t count, const SampleSpans& spans) {
-      options.load(last * kPairBatch + first, count, spans);
+      options.load(last * kPairBatch / GetParam().together + first, count, spans);
     };
     const EvalResult result = trainer.evaluate(load, 1, {}, trainer.reference());
     const std::lock_guard lock(mutex);

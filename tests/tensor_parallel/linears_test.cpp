@@ -6,11 +6,13 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "core/int_math.h"
 #include "tensor_parallel/column_parallel_linear.h"
+#include "tensor_parallel/linear_adapter.h"
 #include "tensor_parallel/row_parallel_linear.h"
 #include "tensor_parallel/vocab_parallel_cross_entropy.h"
 #include "tensor_parallel/vocab_parallel_embedding.h"
@@ -432,6 +434,36 @@ INSTANTIATE_TEST_SUITE_P(Degrees, VocabularyTest,
                                            Case{4, false, 8},  // two ranks hold nothing but padding
                                            Case{4, true, 1}),
                          [](const auto& info) { return info.param.name(); });
+
+// Two modules of one product: beside each only its own B counts, whatever stood in the scratch that their matrix is made in.
+TEST(Adapters, OfOneProductAddNothingToEachOther) {
+  testing::run_tensor_ranks(1, {}, [&](TensorRank& rank) {
+    constexpr std::int64_t kIn = 6, kOut = 4, kRanks = 2;
+    UnitPlan plan(geometry_of({1, false}, 0), rank.device.ops());
+    ParamList& list = plan.param_list();
+    const ParamId a = list.add(spec_of("a", {kRanks, kIn}, {})), first = list.add(spec_of("first", {1, 1}, {})),
+                  second = list.add(spec_of("second", {kOut - 1, 1}, {}));
+    const LinearAdapter adapter(ActivationKind::kMlp, a, kRanks, 2.0, {},
+                                {{.b = first, .columns = 1, .rank = 1},
+                                 {.b = second, .first_column = 1, .columns = kOut - 1, .first_rank = 1, .rank = 1}});
+    plan.run([&](Pass& p) {
+      const TensorView y = dry_view(DType::kF32, {kRows, kOut});
+      p.begin(PassKind::kForward);
+      adapter.forward(p, dry_view(DType::kF32, {kRows, kIn}), std::span(&y, 1));
+    });
+    const std::vector<double> x = integers(kRows * kIn, 1), of_a = integers(kRanks * kIn, 2), of_b = integers(kOut, 3);
+    PlannedUnit unit(rank, plan, {{"a", of_a}, {"first", {of_b[0]}}, {"second", {of_b.begin() + 1, of_b.end()}}});
+    Tensor in = rows_of(x, {kRows, kIn}, 0), out({kRows, kOut});
+    const TensorView y = out.view();
+    adapter.forward(unit.pass(PassKind::kForward), in.view(), std::span(&y, 1));
+    for (std::size_t r = 0; r < kRows; ++r)
+      for (std::size_t c = 0; c < kOut; ++c) {
+        double z = 0;
+        for (std::size_t k = 0; k < kIn; ++k) z += x[r * kIn + k] * of_a[(c == 0 ? 0 : kIn) + k];
+        EXPECT_EQ(out.values[r * kOut + c], -77 + 2 * z * of_b[c]) << "row " << r << ", column " << c;
+      }
+  });
+}
 
 }  // namespace
 }  // namespace trident

@@ -59,32 +59,57 @@ TEST(PairLoss, IsKnownWhereModelAndReferenceAgree) {
 
 constexpr std::int64_t kPairSequence = 16, kPairs = 16;
 
+// Each sample's pairs, side by side, and how many rows it has.
+struct PairSamples {
+  std::vector<std::vector<std::int64_t>> pairs;
+  std::int64_t rows = kPairSequence;
+};
+
+PairSamples a_pair_each() {
+  PairSamples samples;
+  for (std::int64_t pair = 0; pair < kPairs; ++pair) samples.pairs.push_back({pair});
+  return samples;
+}
+
+// The same pairs in half as many samples, so that half as many are the same batch.
+PairSamples packs_of_pairs() {
+  return {{{0, 1, 2}, {3}, {4, 5}, {6, 7}, {8}, {9, 10, 11}, {12, 13, 14}, {15}}, 3 * kPairSequence + 6};
+}
+
 // Pairs of answers of 4 to 9 and of 6 tokens, each behind a prompt of 2; `only`: targets of one of the two count.
-LoadSamples pairs_of_answers(std::optional<int> only = {}) {
+LoadSamples answers_of(const PairSamples& samples, std::optional<int> only = {}) {
   return [=](std::int64_t first, std::int64_t count, const SampleSpans& spans) {
     const LoadSamples random = random_tokens(97, kPairSequence);
     for (std::int64_t i = 0; i < count; ++i) {
-      const std::int64_t number = (first + i) % kPairs, middle = 6 + number % 3;
-      std::vector<std::int32_t> tokens(kPairSequence), targets(kPairSequence);
-      random(number, 1, {.tokens = tokens, .targets = targets});
-      for (std::int64_t s = 0; s < kPairSequence; ++s) {
-        const bool counts = (s >= 2 && s < middle - 1) || (s >= middle + 2 && s < middle + 6);
-        const bool hidden = only && *only != (s < middle ? 0 : 1);
-        if (!spans.tokens.empty()) spans.tokens[static_cast<std::size_t>(s * count + i)] = tokens[static_cast<std::size_t>(s)];
-        if (!spans.targets.empty())
-          spans.targets[static_cast<std::size_t>(s * count + i)] = counts && !hidden ? targets[static_cast<std::size_t>(s)] : -1;
+      const auto& pairs = samples.pairs[static_cast<std::size_t>(first + i) % samples.pairs.size()];
+      const auto put = [&](std::int64_t row, std::int32_t token, std::int32_t target, std::int64_t start) {
+        if (!spans.tokens.empty()) spans.tokens[static_cast<std::size_t>(row * count + i)] = token;
+        if (!spans.targets.empty()) spans.targets[static_cast<std::size_t>(row * count + i)] = target;
         if (!spans.document_starts.empty())
-          spans.document_starts[static_cast<std::size_t>(i * kPairSequence + s)] =
-              static_cast<std::int32_t>(s < middle ? 0 : middle);
+          spans.document_starts[static_cast<std::size_t>(i * samples.rows + row)] = static_cast<std::int32_t>(start);
+      };
+      std::int64_t at = 0;
+      for (const std::int64_t number : pairs) {
+        const std::int64_t middle = 6 + number % 3;
+        std::vector<std::int32_t> tokens(kPairSequence), targets(kPairSequence);
+        random(number, 1, {.tokens = tokens, .targets = targets});
+        for (std::int64_t s = 0; s < kPairSequence; ++s) {
+          const bool counts = (s >= 2 && s < middle - 1) || (s >= middle + 2 && s < middle + 6);
+          const bool hidden = only && *only != (s < middle ? 0 : 1);
+          put(at + s, tokens[static_cast<std::size_t>(s)], counts && !hidden ? targets[static_cast<std::size_t>(s)] : -1,
+              at + (s < middle ? 0 : middle));
+        }
+        at += kPairSequence;
       }
-      if (!spans.numbers.empty()) spans.numbers[static_cast<std::size_t>(i)] = number;
+      for (; at < samples.rows; ++at) put(at, 0, -1, at);
+      if (!spans.numbers.empty()) spans.numbers[static_cast<std::size_t>(i)] = 2 * pairs.front();
     }
   };
 }
 
-std::vector<float> asked_of(RankTrainer& trainer) {
+std::vector<float> asked_of(RankTrainer& trainer, const PairSamples& samples) {
   std::vector<float> values(2 * kPairs);
-  trainer.refer(pairs_of_answers(), kPairs, values);
+  trainer.refer(answers_of(samples), std::ssize(samples.pairs), values);
   const TensorView all(values.data(), DType::kF32, {std::ssize(values)});
   trainer.context().world().all_reduce(trainer.context().host_stream(), all, ReduceOp::kSum);
   trainer.context().host_stream().synchronize();
@@ -92,14 +117,16 @@ std::vector<float> asked_of(RankTrainer& trainer) {
 }
 
 LayoutRun run_pairs(const ParityCase& layout, int steps, std::vector<std::string> more = {},
-                    const std::function<void(RankTrainer&)>& after = {}) {
+                    const std::function<void(RankTrainer&)>& after = {}, const PairSamples& samples = a_pair_each()) {
   std::vector<std::string> settings = layout.settings();
-  settings.insert(settings.end(), {"data.samples=packed", "loss.type=dpo", "loss.beta=0.5"});
+  settings.insert(settings.end(), {"data.samples=packed", "loss.type=dpo", "loss.beta=0.5",
+                                   fmt::format("batch.global={}", samples.pairs.size() / 2),
+                                   fmt::format("batch.sequence={}", samples.rows)});
   settings.insert(settings.end(), more.begin(), more.end());
   return run_layout(tiny_llama_config(), settings,
                     {.steps = steps,
-                     .load = pairs_of_answers(),
-                     .before_steps = [](RankTrainer& trainer) { trainer.set_reference(asked_of(trainer)); },
+                     .load = answers_of(samples),
+                     .before_steps = [&](RankTrainer& trainer) { trainer.set_reference(asked_of(trainer, samples)); },
                      .after_steps = after});
 }
 
@@ -109,11 +136,11 @@ TEST(Preference, BeginsAtLn2WithTheGradientOfItsAnswers) {
   NamedTensors expected;
   for (const int answer : {0, 1}) {
     std::vector<std::int32_t> targets(kPairSequence * 8);
-    pairs_of_answers(answer)(0, 8, {.targets = targets});
+    answers_of(a_pair_each(), answer)(0, 8, {.targets = targets});
     const auto counted = static_cast<double>(std::ranges::count_if(targets, [](std::int32_t t) { return t >= 0; }));
     std::vector<std::string> settings = ParityCase{}.settings();
     settings.emplace_back("data.samples=packed");
-    const LayoutRun alone = run_layout(tiny_llama_config(), settings, {.steps = 1, .load = pairs_of_answers(answer)});
+    const LayoutRun alone = run_layout(tiny_llama_config(), settings, {.steps = 1, .load = answers_of(a_pair_each(), answer)});
     const double factor = (answer == 0 ? 1 : -1) * 0.5 * 0.5 / 8 * counted;
     for (const auto& [name, values] : alone.gradients) {
       std::vector<float>& sum = expected[name];
@@ -126,9 +153,9 @@ TEST(Preference, BeginsAtLn2WithTheGradientOfItsAnswers) {
 
 TEST(Preference, LossOfALaterStepIsThatOfTheAnswersThen) {
   std::vector<float> before, after;
-  run_pairs({}, 1, {"optimizer.lr=0.01"}, [&](RankTrainer& trainer) { after = asked_of(trainer); });
+  run_pairs({}, 1, {"optimizer.lr=0.01"}, [&](RankTrainer& trainer) { after = asked_of(trainer, a_pair_each()); });
   const LayoutRun run = run_pairs({}, 2, {"optimizer.lr=0.01"});
-  run_pairs({}, 1, {"optimizer.lr=1e-30"}, [&](RankTrainer& trainer) { before = asked_of(trainer); });
+  run_pairs({}, 1, {"optimizer.lr=1e-30"}, [&](RankTrainer& trainer) { before = asked_of(trainer, a_pair_each()); });
   double loss = 0;
   for (std::size_t p = 8; p < 16; ++p) {  // the second batch
     const double h = (double{after[2 * p]} - before[2 * p]) - (double{after[2 * p + 1]} - before[2 * p + 1]);
@@ -153,6 +180,38 @@ TEST(Preference, IsTheSameInEveryLayout) {
   const LayoutRun chunks = run_pairs({}, 3, {"recompute.policy=full", "recompute.head_chunk=5"});
   EXPECT_EQ("", compare_losses(chunks, one));
   EXPECT_EQ("", compare_gradients(chunks.gradients, one.gradients));
+}
+
+void expect_same_pairs(const LayoutRun& packed, const LayoutRun& alone, const std::string& what) {
+  ASSERT_EQ(packed.losses.size(), alone.losses.size()) << what;
+  for (std::size_t i = 0; i < alone.losses.size(); ++i) {
+    EXPECT_NEAR(packed.losses[i], alone.losses[i], 1e-6) << what << ", step " << i + 1;
+    EXPECT_NEAR(packed.grad_norms[i], alone.grad_norms[i], 1e-5 * alone.grad_norms[i]) << what << ", step " << i + 1;
+    EXPECT_NEAR(packed.rewards[i].chosen, alone.rewards[i].chosen, 1e-6) << what << ", step " << i + 1;
+    EXPECT_NEAR(packed.rewards[i].rejected, alone.rewards[i].rejected, 1e-6) << what << ", step " << i + 1;
+    EXPECT_EQ(packed.rewards[i].accuracy, alone.rewards[i].accuracy) << what << ", step " << i + 1;
+  }
+  EXPECT_EQ("", compare_gradients(packed.gradients, alone.gradients)) << what;
+}
+
+// Means are taken over pairs, whatever the number of them in a sample.
+TEST(Preference, OfPacksIsThatOfTheirPairs) {
+  for (const std::vector<std::string>& loss : std::vector<std::vector<std::string>>{
+           {},
+           {"loss.variant=ipo"},
+           {"loss.variant=hinge"},
+           {"loss.label_smoothing=0.2"},
+           {"loss.nll_weight=0.7"},
+           {"loss.length_normalized=true"}})
+    expect_same_pairs(run_pairs({}, 3, loss, {}, packs_of_pairs()), run_pairs({}, 3, loss), loss.empty() ? "sigmoid" : loss[0]);
+  const LayoutRun alone = run_pairs({}, 3);
+  for (const ParityCase& layout : {ParityCase{1, 2, 2, false, "zero2", "1f1b"}, {2, 2, 1, true, "zero1", "gpipe"},
+                                   {1, 1, 4, false, "zero3", "1f1b"}}) {
+    const LayoutRun packed = run_pairs(layout, 3, {}, {}, packs_of_pairs());
+    expect_same_pairs(packed, alone, layout.name());
+    EXPECT_EQ("", compare_bits(packed, run_pairs(layout.without_pipeline(), 3, {}, {}, packs_of_pairs()))) << layout.name();
+    EXPECT_EQ(packed.planned_bytes, packed.high_water) << layout.name();
+  }
 }
 
 // A head that does not train holds what weighed pairs read in its backward, for each micro-batch in flight.

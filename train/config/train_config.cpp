@@ -367,8 +367,8 @@ void check_loss(const TrainConfig& c) {
   }
   if (!c.data.is_packed())
     contradict(
-        "loss.type = \"dpo\": a sample is one pair of answers, as trident data prepare --preference writes it; set data.samples to "
-        "\"packed\"");
+        "loss.type = \"dpo\": a sample is a document of pairs of answers, as trident data prepare --preference writes it; set "
+        "data.samples to \"packed\"");
   if (c.loss.normalize != LossNormalize::kToken)
     contradict("loss.normalize = \"sequence\": with loss.type \"dpo\" every pair weighs the same; leave it out");
   if (c.loss.label_smoothing > 0 && c.loss.variant != DpoVariant::kSigmoid)

@@ -129,7 +129,7 @@ void compare_packs(RunInputs& inputs) {
   const TokenSource* packed = nullptr;
   const TokenSource* other = nullptr;
   for (const TokenSource& source : inputs.sources.train)
-    (packed_in_record(source.dataset->prefix()) ? packed : other) = &source;
+    (origin_in_record(source.dataset->prefix()).packed ? packed : other) = &source;
   if (packed == nullptr) return;
   const std::string_view samples = to_string(inputs.plan.config.data.samples);
   if (other != nullptr)
@@ -142,17 +142,29 @@ void compare_packs(RunInputs& inputs) {
                                           in_quotes(samples), packed->label));
 }
 
-// Before a reference is asked about each of them.
-void refuse_other_than_pairs(const RunInputs& inputs) {
-  if (!inputs.plan.config.loss.is_dpo()) return;
-  const std::vector<TokenSource> none;
-  for (const auto* part : {&inputs.sources.train, inputs.plan.config.eval.every.ever() ? &inputs.sources.valid : &none})
-    for (const TokenSource& source : *part)
-      if (const IndexedDataset& data = *source.dataset; data.num_sequences() != 2 * data.num_documents())
-        throw DataError(
-            fmt::format("{}: has {} in {}, and with loss.type = \"dpo\" a document is a pair of two; prepare the data by trident "
-                        "data prepare --preference, and do not pack them",
-                        data.prefix(), counted(data.num_sequences(), "sequence"), counted(data.num_documents(), "document")));
+// A record says whether its data are pairs; without one the number of sequences does. look_at_packs() reads them all.
+void refuse_other_than_pairs(const TokenSource& source) {
+  const IndexedDataset& data = *source.dataset;
+  const DatasetOrigin origin = origin_in_record(data.prefix());
+  if (origin.pairs || (!origin.packed && data.num_sequences() == 2 * data.num_documents())) return;
+  throw DataError(
+      fmt::format("{}: has {} in {}{}, and with loss.type = \"dpo\" a document is a pair of two, or a pack of pairs; prepare the "
+                  "data by trident data prepare --preference, again where an earlier version did, and pack what that has made",
+                  data.prefix(), counted(data.num_sequences(), "sequence"), counted(data.num_documents(), "document"),
+                  origin.packed ? ", which are packed without regard to pairs" : ""));
+}
+
+// Looks at documents that are samples.
+void look_at_samples(RunInputs& inputs) {
+  const TrainConfig& config = inputs.plan.config;
+  const bool evaluates = config.eval.every.ever();
+  for (auto* part : {&inputs.sources.train, &inputs.sources.valid}) {
+    const bool pairs = config.loss.is_dpo() && (evaluates || part == &inputs.sources.train);
+    for (TokenSource& source : *part) {
+      if (pairs) refuse_other_than_pairs(source);
+      source.targets = look_at_packs(source, config.batch.sequence, pairs ? PackContent::kPairs : PackContent::kSequences);
+    }
+  }
 }
 
 // The ranks compare these facts of the data, with `looks` also a look at it.
@@ -263,11 +275,9 @@ TrainConfig with_facts_of_files(TrainConfig config) {
 void open_data(RunInputs& inputs, bool looks, const ReadAt& read_at) {
   const TrainConfig& config = inputs.plan.config;
   inputs.sources = open_token_sources(config.data.train, config.data.valid, config.data.split, read_at, config.data.samples);
-  if (looks) compare_tokenizers(inputs, read_at), compare_packs(inputs), refuse_other_than_pairs(inputs);
+  if (looks) compare_tokenizers(inputs, read_at), compare_packs(inputs);
   refuse_other_masks(inputs);
-  if (looks && config.data.is_packed())
-    for (auto* part : {&inputs.sources.train, &inputs.sources.valid})
-      for (TokenSource& source : *part) source.targets = look_at_packs(source, config.batch.sequence);
+  if (looks && config.data.is_packed()) look_at_samples(inputs);
   set_documents(inputs);
   train_loader(inputs);  // refuses files without one sample
   if (config.eval.every.ever()) {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "core/check.h"
 #include "core/int_math.h"
@@ -276,21 +277,30 @@ void BatchBuffers::weigh_pairs(double targets, std::span<const float> reference)
   judges_pairs_ = device_.has_bytes();
 }
 
-std::array<Answer, 2> BatchBuffers::answers(std::int64_t k, std::int64_t i) {
-  std::array<Answer, 2> found;
-  std::size_t count = 0;
+template <class F>
+void BatchBuffers::each_pair(std::int64_t k, std::int64_t i, F&& f) const {
+  const std::int64_t first_number = host_.numbers[static_cast<std::size_t>(k * plan_.config.batch.micro + i)];
+  std::int64_t number = first_number;
+  std::array<AnswerRows, 2> pair;
+  std::size_t found = 0;
   each_sequence(k, i, [&](std::int64_t first, std::int64_t end, std::int64_t own) {
-    if (count++ >= found.size()) return;
-    Answer& answer = found[count - 1];
-    answer.targets = own;
+    Answer answer{.targets = own};
     for (std::int64_t s = first; s < end; ++s) answer.nats += double{host_.token_losses[row(k, s, i)]};
+    pair[found % 2] = {first, end, answer};
+    if (++found % 2 != 0) return;
+    f(pair, static_cast<std::size_t>(number));
+    number += 2;
   });
-  if (count != found.size())
-    throw DataError(
-        fmt::format("loss.type = \"dpo\": document {} of data.train has {} sequences with counted targets, and a pair has two; "
-                    "prepare the data by trident data prepare --preference, and do not pack them",
-                    number(k, i), count));
-  return found;
+  if (found == 0 || found % 2 != 0)
+    throw DataError(fmt::format("the sample of pair {} has {} answers with targets that count, and a pair has two; the files "
+                                "changed since the run began: prepare them, and start again",
+                                first_number / 2, found));
+}
+
+void BatchBuffers::refer_pairs(std::int64_t k, std::int64_t i, std::span<float> reference) const {
+  each_pair(k, i, [&](const std::array<AnswerRows, 2>& pair, std::size_t number) {
+    for (std::size_t a = 0; a < pair.size(); ++a) reference[number + a] = -static_cast<float>(pair[a].answer.nats);
+  });
 }
 
 // Between forward and backward of micro-batch k, if it has one.
@@ -303,18 +313,16 @@ void BatchBuffers::judge_pairs(std::int64_t k) {
   std::ranges::fill(part(host_.row_weights), 0.0f);
   double& loss = host_.losses[static_cast<std::size_t>(k)];
   loss = 0;
-  for (std::int64_t i = 0; i < plan_.config.batch.micro; ++i) {
-    std::array<Answer, 2> pair = answers(k, i);
-    for (std::size_t a = 0; a < pair.size(); ++a) pair[a].reference = reference_[static_cast<std::size_t>(2 * number(k, i)) + a];
-    const PairLoss of_pair = pair_loss(plan_.config.loss, pair[0], pair[1]);
-    loss += pair_targets_ * of_pair.loss;
-    rewards_.add(of_pair);
-    double by_nats = of_pair.d_chosen;
-    each_sequence(k, i, [&](std::int64_t first, std::int64_t end, std::int64_t) {
-      for (std::int64_t s = first; s < end; ++s) host_.row_weights[row(k, s, i)] = static_cast<float>(pair_targets_ * by_nats);
-      by_nats = of_pair.d_rejected;
+  for (std::int64_t i = 0; i < plan_.config.batch.micro; ++i)
+    each_pair(k, i, [&](std::array<AnswerRows, 2>& pair, std::size_t number) {
+      for (std::size_t a = 0; a < pair.size(); ++a) pair[a].answer.reference = reference_[number + a];
+      const PairLoss of_pair = pair_loss(plan_.config.loss, pair[0].answer, pair[1].answer);
+      loss += pair_targets_ * of_pair.loss;
+      rewards_.add(of_pair);
+      for (const auto& [rows, by_nats] : {std::pair{pair[0], of_pair.d_chosen}, {pair[1], of_pair.d_rejected}})
+        for (std::int64_t s = rows.first; s < rows.end; ++s)
+          host_.row_weights[row(k, s, i)] = static_cast<float>(pair_targets_ * by_nats);
     });
-  }
   device_.write(stream, row_weights_.rows(k, 1).flat(), part(host_.row_weights).data());
 }
 

@@ -71,17 +71,15 @@ class BatchBuffers {
   void weigh_sequences(double targets);
   // Micro-batches have these weights, or none.
   void use_row_weights(bool weighted);
-  // Preferences make a pair of answers a sample, and `reference` has two log-probabilities of each, by SampleSpans::numbers. Each
-  // pair weighs `targets`; weights are made when the head asks for them, from the losses of its forward.
+  // Preferences make every two sequences a pair of answers, and `reference` has the log-probabilities of each, from
+  // SampleSpans::numbers on. Each pair weighs `targets`; weights are made when the head asks for them, from the losses of its
+  // forward.
   void weigh_pairs(double targets, std::span<const float> reference);
   // The same of the pairs of micro-batch k, where nobody asks: behind a forward alone. Then losses and rewards are there.
   void judge_pairs(std::int64_t k);
   const RewardSums& rewards() const { return rewards_; }
-  // The answers of a sample, once their losses are computed: of micro-batch k its i-th. DataError where they are not two.
-  std::array<Answer, 2> answers(std::int64_t k, std::int64_t i);
-  std::int64_t number(std::int64_t k, std::int64_t i) const {
-    return host_.numbers[static_cast<std::size_t>(k * plan_.config.batch.micro + i)];
-  }
+  // Writes the log-probabilities of the answers of micro-batch k's i-th sample into such a reference, once losses are read.
+  void refer_pairs(std::int64_t k, std::int64_t i, std::span<float> reference) const;
   // Keys that a token of those loaded sees on average, where RunPlan::has_intervals(): in layers without a window, and with one.
   struct Seen {
     double keys = 0, keys_in_window = 0;
@@ -98,6 +96,13 @@ class BatchBuffers {
   // f(first row, one behind the last, counted targets) of every document of a sample that has such targets.
   template <class F>
   void each_sequence(std::int64_t k, std::int64_t i, F&& f) const;
+  // f(the two of a pair, the number of the first) of every pair of a sample, once losses are read.
+  struct AnswerRows {
+    std::int64_t first = 0, end = 0;
+    Answer answer;
+  };
+  template <class F>
+  void each_pair(std::int64_t k, std::int64_t i, F&& f) const;
   std::size_t row(std::int64_t k, std::int64_t s, std::int64_t i) const {
     return static_cast<std::size_t>((k * plan_.config.batch.sequence + s) * plan_.config.batch.micro + i);
   }

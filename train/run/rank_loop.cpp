@@ -148,7 +148,7 @@ void RankLoop::ask_reference() {
   valid_reference_ = std::move(reference.valid);
   std::span<const float> rest = valid_reference_;
   for (ValidationSet& set : validation_sets_) {
-    set.reference = rest.first(static_cast<std::size_t>(2 * set.loader.samples_per_epoch()));
+    set.reference = rest.first(static_cast<std::size_t>(set.loader.sequences_per_epoch()));
     rest = rest.subspan(set.reference.size());
   }
 }

@@ -107,9 +107,7 @@ void RankTrainer::refer(const LoadSamples& load, std::int64_t samples, std::span
     for (std::int64_t k = 0; k < plan_.num_micro_batches; ++k)
       for (std::int64_t i = 0; i < slicing.micro; ++i) {
         if (slicing.first_sample(batch, k, context().coordinates().data) + i >= samples) continue;
-        const std::array<Answer, 2> pair = batch_buffers_.answers(k, i);
-        for (std::size_t a = 0; a < pair.size(); ++a)
-          into[static_cast<std::size_t>(2 * batch_buffers_.number(k, i)) + a] = -static_cast<float>(pair[a].nats);
+        batch_buffers_.refer_pairs(k, i, into);
       }
   }
 }

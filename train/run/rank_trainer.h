@@ -75,11 +75,11 @@ class RankTrainer {
   // `reference`: as set_reference() takes it, of the pairs that `load` has.
   EvalResult evaluate(const LoadSamples& load, std::int64_t batches, std::span<const std::int32_t> token_bytes,
                       std::span<const float> reference = {});
-  // The reference's log-probabilities of every pair that is trained on, two of each, by SampleSpans::numbers.
+  // The reference's log-probabilities of every answer that is trained on, by SampleSpans::numbers.
   void set_reference(std::vector<float> reference) { reference_ = std::move(reference); }
   std::span<const float> reference() const { return reference_; }
-  // The log-probabilities that the weights of now give to the samples 0 .. samples - 1 of `load`, in whole global batches: 2 f32 of
-  // each, by its number, on the rank that reports its losses; the others leave `into` alone. kOff: without adapters.
+  // The log-probabilities that the weights of now give to the samples 0 .. samples - 1 of `load`, in whole global batches: one
+  // of each answer, by its number, on the rank that reports its losses; the others leave `into` alone. kOff: without adapters.
   enum class Adapters : std::uint8_t { kOn, kOff };
   void refer(const LoadSamples& load, std::int64_t samples, std::span<float> into, Adapters adapters = Adapters::kOn);
   // Everything sent has arrived, everywhere. Before destruction.

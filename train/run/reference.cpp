@@ -100,29 +100,29 @@ std::uint64_t identity_of(const RunInputs& inputs, std::span<const DataFacts> da
 // Asks about all sources, one behind the other.
 std::vector<float> asked(const RunInputs& inputs, std::span<const TokenSource> sources, RankTrainer& trainer) {
   std::vector<BatchLoader> loaders;
-  std::int64_t samples = 0;
+  std::int64_t answers = 0;
   for (const TokenSource& source : sources)
-    samples += loaders.emplace_back(loader_in_order(inputs, source)).samples_per_epoch();
+    answers += loaders.emplace_back(loader_in_order(inputs, source)).sequences_per_epoch();
   const bool without = inputs.plan.config.reference == kAdapterOffReference;
   const auto adapters = without ? RankTrainer::Adapters::kOff : RankTrainer::Adapters::kOn;
-  std::vector<float> values(static_cast<std::size_t>(2 * samples));
+  std::vector<float> values(static_cast<std::size_t>(answers));
   std::span<float> rest = values;
   for (BatchLoader& loader : loaders) {
-    const std::int64_t own = loader.samples_per_epoch();
-    trainer.refer([&](std::int64_t first, std::int64_t count, const SampleSpans& spans) { loader.load(first, count, spans); }, own,
-                  rest.first(static_cast<std::size_t>(2 * own)), adapters);
-    rest = rest.subspan(static_cast<std::size_t>(2 * own));
+    const auto own = static_cast<std::size_t>(loader.sequences_per_epoch());
+    trainer.refer([&](std::int64_t first, std::int64_t count, const SampleSpans& spans) { loader.load(first, count, spans); },
+                  loader.samples_per_epoch(), rest.first(own), adapters);
+    rest = rest.subspan(own);
   }
   return values;
 }
 
 // Reads what an earlier start wrote, on the rank that `reads`; the others have 0.
 void read_part(const RunInputs& inputs, const AskedPart& part, std::uint64_t identity, bool reads) {
-  std::int64_t samples = 0;
-  for (const TokenSource& source : part.sources) samples += loader_in_order(inputs, source).samples_per_epoch();
-  part.values->resize(static_cast<std::size_t>(2 * samples));
+  std::int64_t answers = 0;
+  for (const TokenSource& source : part.sources) answers += loader_in_order(inputs, source).sequences_per_epoch();
+  part.values->resize(static_cast<std::size_t>(answers));
   if (!reads) return;
-  std::optional<std::vector<float>> read = read_reference(part.path, identity, samples);
+  std::optional<std::vector<float>> read = read_reference(part.path, identity, answers / 2);
   if (!read)
     throw DataError(
         fmt::format("{}: is missing, and the weights before the first step, of which it tells, are gone; put the copy of the "

@@ -28,7 +28,7 @@ std::optional<std::vector<float>> read_reference(const std::string& path, std::u
 // without it, where modules of these trained whole and no base has them as they were.
 void check_reference(const RunInputs& inputs);
 
-// Two log-probabilities of each sample: of all training sources, of all validation sources; empty where nobody asked.
+// Two log-probabilities of each pair: of all training sources, of all validation sources; empty where nobody asked.
 struct PairReference {
   std::vector<float> train, valid;
 };
