@@ -45,7 +45,8 @@ AttentionGroup group_of(const Attention& a, const AttentionShape& s, std::int64_
   if (s.interval > 0) g.first_key = a.first_key.template as<std::int32_t>() + sample * s.query_length;
   g.key_position = s.key_offset;
   g.scale = s.scale, g.softcap = s.softcap;
-  const Heads q(a.q, s.head_dim, 0), k(a.k, s.head_dim, 0), v(a.v, s.head_dim, 0), out(a.out, s.head_dim, 0);
+  const Heads q(a.q, s.head_dim, 0), k(a.k, s.head_dim, 0), v(a.v, s.head_dim, 0);
+  const Heads out(a.out, s.head_dim, 0);
   if constexpr (requires { a.rotation; })
     if (a.rotation.turns())
       g.rotation = {&kernels, a.rotation.cos.template as<float>(), a.rotation.sin.template as<float>(),
@@ -108,8 +109,8 @@ std::int64_t CpuAttention::workspace_bytes(const AttentionShape& s) const {
 
 template <class Forward>
 void CpuAttention::run_forward(const Forward& a, const AttentionShape& s, std::int64_t sample) const {
-  const Heads out(a.out, s.head_dim, 0), q(a.q, s.head_dim, a.columns.q), k(a.k, s.head_dim, a.columns.k),
-      v(a.v, s.head_dim, a.columns.v);
+  const Heads out(a.out, s.head_dim, 0);
+  const Heads q(a.q, s.head_dim, a.columns.q), k(a.k, s.head_dim, a.columns.k), v(a.v, s.head_dim, a.columns.v);
   const Tasks tasks(s, s.query_length, team_size());
   in_tasks(s, tasks.count(), [&](std::int64_t i, std::int64_t member) {
     // The last queries, which see most keys, come first.
