@@ -14,7 +14,6 @@ namespace trident::conformance {
 namespace {
 
 using Views = std::span<const TensorView>;
-constexpr Transpose kN = Transpose::kNo;
 
 // Scratch memory comes before the product's own workspace.
 constexpr Index kWorkspaceAlignment = 256;
@@ -90,7 +89,7 @@ OpCase matmul_summands(const MatmulShape& s, bool residual, Index rank, Draw dra
   c.variant += fmt::format("{}_rank_{}", residual ? "_residual" : "", rank);
   c.flops += 2.0 * static_cast<double>(s.m * s.n * rank);
   c.prepare = [=](Ops& ops) {
-    MatmulShape outer{s.m, s.n, rank, kN, s.transpose_b, s.in, s.out, Accumulate::kYes};
+    MatmulShape outer{s.m, s.n, rank, Transpose::kNo, s.transpose_b, s.in, s.out, Accumulate::kYes};
     return std::max(ops.prepare_fused(s, Epilogue::kSummands, rank).workspace, rank == 0 ? 0 : ops.prepare_matmul(outer));
   };
   const Shape stored = s.transpose_b == Transpose::kYes ? Shape{s.n, rank} : Shape{rank, s.n};
@@ -104,13 +103,13 @@ OpCase matmul_summands(const MatmulShape& s, bool residual, Index rank, Draw dra
     if (rank > 0) fused.inner = v[4], fused.outer = v[5];
     if (ops.try_fused(stream, fused)) return;
     multiply(ops, stream, p);
-    if (rank > 0) multiply(ops, stream, {v[0], v[4], kN, v[5], s.transpose_b, Accumulate::kYes, workspace});
+    if (rank > 0) multiply(ops, stream, {v[0], v[4], Transpose::kNo, v[5], s.transpose_b, Accumulate::kYes, workspace});
     if (residual) ops.run(stream, op::Add{.out = v[0], .a = v[0], .b = v[3]});
   };
   c.reference = [=](std::vector<Values>& v) {
     reference_product(s, v[0], v[1], v[2]);
     Values low_rank(v[0].size());
-    const MatmulShape outer{s.m, s.n, rank, kN, s.transpose_b, s.in, s.out, Accumulate::kNo};
+    const MatmulShape outer{s.m, s.n, rank, Transpose::kNo, s.transpose_b, s.in, s.out, Accumulate::kNo};
     if (rank > 0) reference_product(outer, low_rank, v[4], v[5]);
     for (std::size_t i = 0; i < v[0].size(); ++i) v[0][i] += low_rank[i] + (residual ? v[3][i] : 0);
   };
