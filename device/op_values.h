@@ -45,6 +45,10 @@ struct FusedMatmul {
   ConstTensorView bias;  // kBias, kBiasGelu
   ConstTensorView pre;   // kGeluBackward
   TensorView result;     // kBiasGelu: the activation; kGeluBackward: the gradient of pre; kBiasGradient: of the bias
+  // kSummands; `outer` is transposed as the product's b is. Of nothing: not added.
+  ConstTensorView residual = {}, inner = {}, outer = {};
+
+  std::int64_t rank() const { return inner.shape().rank() == 0 ? 0 : inner.shape()[1]; }
 };
 
 // The columns of rows at which the heads of q, k, v and of their gradients begin.

@@ -131,7 +131,7 @@ double Matmul::flops() const {
 
 OperationName Fused::name() const {
   switch (call.epilogue) {
-    case Epilogue::kNone: break;
+    case Epilogue::kNone: case Epilogue::kSummands: break;
     case Epilogue::kBias: return {"matmul_bias", WorkKind::kMatmuls};
     case Epilogue::kBiasGelu: return {"matmul_bias_gelu", WorkKind::kMatmuls};
     case Epilogue::kGeluBackward: return {"matmul_gelu_backward", WorkKind::kMatmuls};
@@ -145,7 +145,12 @@ void Fused::fields(FieldVisitor f) const {
   Matmul{call.product}.fields([&](const Field& field) { f(field.name == "out" && !keeps_product ? field.moving(0) : field); });
   if (call.epilogue == Epilogue::kBias || call.epilogue == Epilogue::kBiasGelu) f(reads("bias", call.bias));
   if (call.epilogue == Epilogue::kGeluBackward) f(reads("pre", call.pre));
-  if (call.epilogue != Epilogue::kBias && call.epilogue != Epilogue::kNone)
+  if (call.residual.shape().rank() > 0) f(reads("residual", call.residual, like(call.product.out)));
+  if (call.rank() > 0) {
+    f(reads("inner", call.inner, {call.product.a.dtype(), row_extent(call.product.out).rows * call.rank()}));
+    f(reads("outer", call.outer, {call.product.b.dtype(), row_extent(call.product.out).width * call.rank()}));
+  }
+  if (call.epilogue == Epilogue::kBiasGelu || call.epilogue == Epilogue::kGeluBackward || call.epilogue == Epilogue::kBiasGradient)
     f(results_in("result", call.result, like(call.result), call.product.accumulate));
 }
 

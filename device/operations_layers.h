@@ -41,7 +41,9 @@ struct Fused {
 
   OperationName name() const;
   void fields(FieldVisitor f) const;
-  double flops() const { return Matmul{call.product}.flops(); }
+  double flops() const {
+    return Matmul{call.product}.flops() + 2.0 * static_cast<double>(call.product.out.num_elements() * call.rank());
+  }
 };
 
 void check_attention(std::string_view operation, const AttentionShape& shape);

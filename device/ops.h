@@ -54,7 +54,10 @@ class Ops {
   // product.transpose_a is kYes.
   void matmul_bias_gradient(Stream& stream, const MatmulOperands& product, TensorView d_bias);
   // Announces one of these (idempotent): its workspace, and whether it will be one kernel. Called while planning.
-  virtual PreparedProduct prepare_fused(const MatmulShape& shape, Epilogue) { return {prepare_matmul(shape), false}; }
+  // `rank`: R of kSummands.
+  virtual PreparedProduct prepare_fused(const MatmulShape& shape, Epilogue, std::int64_t /*rank*/ = 0) {
+    return {prepare_matmul(shape), false};
+  }
   // For those four, and for Ops made of others. Does it in one, or does nothing and returns false.
   virtual bool try_fused(Stream&, const FusedMatmul&) { return false; }
 };

@@ -238,8 +238,11 @@ op::Summands Attention::forward(LayerPass& p, ConstTensorView x, TensorView y) c
   p.batch.cached != nullptr ? attend_cached(p, *p.batch.cached) : recompute_core(p);
   const ScratchScope scope(p.scratch_cursor());
   const TensorView merged = merged_output(p);
-  const ConstTensorView bias = norm_.leave(p, y, [&](TensorView out) { return output_.forward(p, out, merged); });
-  return dropout_.apply_before(p, y, {.bias = bias, .residual = x});
+  ConstTensorView residual = x;
+  const bool joins = !norm_.is_after() && !dropout_.may_drop();
+  const ConstTensorView bias =
+      norm_.leave(p, y, [&](TensorView out) { return output_.forward(p, out, merged, joins ? &residual : nullptr); });
+  return dropout_.apply_before(p, y, {.bias = bias, .residual = residual});
 }
 
 void Attention::recompute_core(LayerPass& p) const {

@@ -18,6 +18,7 @@ class Dropout {
  public:
   Dropout(double probability, DropoutPlace place) : probability_(static_cast<float>(probability)), place_(place) {}
 
+  bool may_drop() const { return probability_ > 0.0f; }
   // out T[S',B,H] = x with its mask, scaled; a copy where there is no dropout. out may be x. The same call on a gradient is the
   // backward.
   void apply(LayerPass& p, TensorView out, ConstTensorView x) const;

@@ -54,8 +54,11 @@ void Mlp::forward(LayerPass& p, TensorView x, const op::Summands& lacking, Tenso
   const ScratchScope scope(p.scratch_cursor());
   const TensorView act = p.scratch(p.geometry.compute, {p.geometry.full_rows(), inner_});
   expand(p, x, act);
-  const ConstTensorView bias = norm_.leave(p, y, [&](TensorView out) { return down_.forward(p, out, act); });
-  add(p, y, dropout_.apply_before(p, y, {.bias = bias, .residual = x}));
+  ConstTensorView residual = x;
+  const bool joins = !norm_.is_after() && !dropout_.may_drop();
+  const ConstTensorView bias =
+      norm_.leave(p, y, [&](TensorView out) { return down_.forward(p, out, act, joins ? &residual : nullptr); });
+  add(p, y, dropout_.apply_before(p, y, {.bias = bias, .residual = residual}));
 }
 
 void Mlp::recompute(LayerPass& p, TensorView x, const op::Summands& lacking) const {

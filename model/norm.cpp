@@ -78,6 +78,7 @@ void Norm::backward(LayerPass& p, TensorView d_x, ConstTensorView d_y, ConstTens
 }
 
 void add(LayerPass& p, TensorView x, const op::Summands& summands) {
+  if (!summands.any()) return;
   if (summands.bias_data() != nullptr)
     p.run(op::AddBias{.x = as_rows(x), .bias = summands.bias, .residual = summands.residual});
   else

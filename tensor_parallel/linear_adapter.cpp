@@ -71,14 +71,37 @@ void LinearAdapter::derive(Pass& p) const {
                              .sums_ranks = dropout_.has_columns});
 }
 
-void LinearAdapter::forward(Pass& p, ConstTensorView x, std::span<const TensorView> y) const {
-  const ScratchScope dropped(p.scratch_cursor());
-  const TensorView z = p.save(z_, p.geometry.compute, {x.shape()[0], ranks_});
-  const ConstTensorView in = input(p, x);
-  MatmulOperands inner = p.product(z, in, Transpose::kNo, p.weight(a_), Transpose::kYes);
+void LinearAdapter::make_inner_of(Pass& p, ConstTensorView dropped) const {
+  const TensorView z = p.save(z_, p.geometry.compute, {dropped.shape()[0], ranks_});
+  MatmulOperands inner = p.product(z, dropped, Transpose::kNo, p.weight(a_), Transpose::kYes);
   inner.scale = scale_;
   p.matmul(inner);
   if (!p.adapts) p.run(op::FillZero{.out = z});  // between the same products, for which devices are prepared
+}
+
+void LinearAdapter::make_inner(Pass& p, ConstTensorView x) const {
+  const ScratchScope dropped(p.scratch_cursor());
+  make_inner_of(p, input(p, x));
+}
+
+bool LinearAdapter::multiply(Pass& p, const MatmulOperands& product, std::size_t i, ConstTensorView residual,
+                             FunctionRef<void()> alone) const {
+  if (!is_beside(i)) return alone(), false;
+  const ScratchScope scope(p.scratch_cursor());
+  const ConstTensorView z = p[z_], b = matrix(p, i, product.out.shape()[1]);
+  if (p.ops.try_fused(p.stream, {.epilogue = Epilogue::kSummands, .product = product, .bias = {}, .pre = {}, .result = {},
+                                 .residual = residual, .inner = z, .outer = b}))
+    return true;
+  alone();
+  p.matmul(product.out, z, Transpose::kNo, b, Transpose::kYes, Accumulate::kYes);
+  return false;
+}
+
+void LinearAdapter::forward(Pass& p, ConstTensorView x, std::span<const TensorView> y) const {
+  const ScratchScope dropped(p.scratch_cursor());
+  const ConstTensorView in = input(p, x);
+  make_inner_of(p, in);
+  const TensorView z = p[z_];
   for (std::size_t i = 0; i < y.size(); ++i) {
     if (!is_beside(i)) continue;
     const ScratchScope scope(p.scratch_cursor());
@@ -158,6 +181,19 @@ void LinearAdapter::backward_input(Pass& p, TensorView d_x, std::span<const Tens
   p.matmul(d_dropped, d_z, Transpose::kNo, p.weight(a_), Transpose::kNo, accumulate);
   drop(p, d_dropped, d_dropped);
   p.run(op::Add{.out = d_x, .a = d_x, .b = d_dropped});
+}
+
+void LinearAdapter::backward_input(Pass& p, const MatmulOperands& product, std::span<const TensorView> d_y) const {
+  if (dropout_.probability > 0) {
+    p.matmul(product);
+    return backward_input(p, product.out, d_y);
+  }
+  const TensorView d_z = inner_gradient(p, d_y);
+  if (p.ops.try_fused(p.stream, {.epilogue = Epilogue::kSummands, .product = product, .bias = {}, .pre = {}, .result = {},
+                                 .residual = {}, .inner = d_z, .outer = p.weight(a_)}))
+    return;
+  p.matmul(product);
+  p.matmul(product.out, d_z, Transpose::kNo, p.weight(a_), Transpose::kNo, Accumulate::kYes);
 }
 
 void LinearAdapter::backward_weight(Pass& p, ConstTensorView x, std::span<const TensorView> d_y) const {

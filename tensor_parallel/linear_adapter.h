@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/function_ref.h"
 #include "tensor_parallel/dora_scale.h"
 #include "tensor_parallel/pass.h"
 
@@ -51,10 +52,17 @@ class LinearAdapter {
   void derive(Pass& p) const;
   // Adds to y[i] T[R, C_i], which has x W_i^T, from x T[R, K].
   void forward(Pass& p, ConstTensorView x, std::span<const TensorView> y) const;
+  // The same without DoRA: the first call makes z, the second y[i] = `product` (x W_i^T) + z B_i^T + `residual`, if any, in
+  // one kernel. Where there is no such kernel it calls `alone` for the product, adds z B_i^T by itself, and returns false.
+  void make_inner(Pass& p, ConstTensorView x) const;
+  bool multiply(Pass& p, const MatmulOperands& product, std::size_t i, ConstTensorView residual,
+                FunctionRef<void()> alone) const;
   // Before the products that make d_x of d_y: d_y[i] T[R, C_i] become what goes through them.
   void begin_backward(Pass& p, std::span<const TensorView> d_y) const;
   // Adds to d_x T[R, K], from d_y[i] T[R, C_i].
   void backward_input(Pass& p, TensorView d_x, std::span<const TensorView> d_y) const;
+  // The same with `product`, which makes d_x of all of d_y.
+  void backward_input(Pass& p, const MatmulOperands& product, std::span<const TensorView> d_y) const;
   // Gradients of A and B (grad_mode).
   void backward_weight(Pass& p, ConstTensorView x, std::span<const TensorView> d_y) const;
 
@@ -73,6 +81,7 @@ class LinearAdapter {
   ConstTensorView rows_of_weight(Pass& p, const Block& block) const {
     return p.weight(block.weight).rows(block.first_column, block.columns);
   }
+  void make_inner_of(Pass& p, ConstTensorView dropped) const;
   // d_z, from d_y.
   TensorView inner_gradient(Pass& p, std::span<const TensorView> d_y) const;
   // x after dropout, in scratch; without dropout x itself.

@@ -4,19 +4,33 @@
 
 namespace trident {
 
-ConstTensorView RowParallelLinear::forward(Pass& p, TensorView y, ConstTensorView x) const {
+ConstTensorView RowParallelLinear::forward(Pass& p, TensorView y, ConstTensorView x, ConstTensorView* residual) const {
   const ScratchScope scope(p.scratch_cursor());
   const bool sums_ranks = p.geometry.tensor_degree > 1;  // the bias comes after the sum
   const TensorView full = leave_buffer(p, y);
   const MatmulOperands product = p.product(as_rows(full), x, Transpose::kNo, p.weight(weight_), Transpose::kYes);
   ConstTensorView bias = bias_.present() ? p.weight(bias_) : ConstTensorView();
-  if (bias_.present() && !sums_ranks && !scales() &&
-      p.ops.try_fused(p.stream, {.epilogue = Epilogue::kBias, .product = product, .bias = bias, .pre = {}, .result = {}}))
-    bias = {};
-  else
-    p.matmul(product);
+  const auto alone = [&] {
+    if (bias_.present() && !sums_ranks && !scales() &&
+        p.ops.try_fused(p.stream, {.epilogue = Epilogue::kBias, .product = product, .bias = bias, .pre = {}, .result = {}}))
+      bias = {};
+    else
+      p.matmul(product);
+  };
+  const bool joins = residual != nullptr && !sums_ranks && !bias_.present() && !scales();
+  const ConstTensorView summand = joins ? as_rows(*residual) : ConstTensorView();
   const TensorView rows = as_rows(full);
-  for (const LinearAdapter& adapter : adapters_) adapter.forward(p, x, std::span(&rows, 1));
+  bool joined = false;
+  if (!adapters_.empty() && !scales()) {
+    adapters_.front().make_inner(p, x);
+    joined = adapters_.front().multiply(p, product, 0, summand, alone);
+  } else {
+    joined = joins && p.ops.try_fused(p.stream, {.epilogue = Epilogue::kSummands, .product = product, .bias = {}, .pre = {},
+                                                 .result = {}, .residual = summand});
+    if (!joined) alone();
+    for (const LinearAdapter& adapter : adapters_) adapter.forward(p, x, std::span(&rows, 1));
+  }
+  if (joins && joined) *residual = {};
   leave_region(p, y, full);
   return bias;
 }
@@ -36,8 +50,8 @@ void RowParallelLinear::backward_input(Pass& p, TensorView d_x) const {
   const MatmulOperands product = input_gradient(p, d_x);
   const TensorView d_y = d_y_rows(p);
   for (const LinearAdapter& adapter : adapters_) adapter.begin_backward(p, std::span(&d_y, 1));
-  p.matmul(product);
-  for (const LinearAdapter& adapter : adapters_) adapter.backward_input(p, d_x, std::span(&d_y, 1));
+  if (adapters_.empty()) return p.matmul(product);
+  adapters_.front().backward_input(p, product, std::span(&d_y, 1));
 }
 
 void RowParallelLinear::backward_input_through_gelu(Pass& p, TensorView d_pre, TensorView x, ConstTensorView pre) const {

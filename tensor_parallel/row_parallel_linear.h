@@ -26,8 +26,9 @@ class RowParallelLinear {
   void derive(Pass& p) const {
     for (const LinearAdapter& adapter : adapters_) adapter.derive(p);
   }
-  // y T[S',B,H] from x T[R,K]; summed over ranks. Returns the bias T[H] that y still lacks, or a view of nothing.
-  ConstTensorView forward(Pass& p, TensorView y, ConstTensorView x) const;
+  // y T[S',B,H] from x T[R,K]; summed over ranks. Returns the bias T[H] that y still lacks, or a view of nothing. A `residual` like
+  // y is added where that is one kernel with the product, and becomes a view of nothing then.
+  ConstTensorView forward(Pass& p, TensorView y, ConstTensorView x, ConstTensorView* residual = nullptr) const;
   // Makes what forward saves of adapters again (full recompute).
   void recompute(Pass& p, ConstTensorView x) const;
   // The caller writes the gradient of y, T[S',B,H], here; it is kept until backward_weight.
@@ -49,7 +50,7 @@ class RowParallelLinear {
 
   std::int64_t output_columns_ = 0;
   ParamId weight_, bias_;
-  std::vector<LinearAdapter> adapters_;
+  std::vector<LinearAdapter> adapters_;  // one, or none
   KeptGradient d_y_;
 };
 

@@ -28,6 +28,9 @@ void pack_across(float* to, I columns, const T* x, I x_row, I rows, I width) {
   pack_rows(to, columns, x, x_row, rows, width);
 }
 
+// 2 to the power of a number that is the sum of two.
+inline Floats weight_of(Floats high, Floats low) { return power_of_two(high + low); }
+
 // kPack vectors of a row.
 inline void store_in_row(float* to, const Floats* v) { store(to, *v, kWidth); }
 // A vector of each of kPack rows.

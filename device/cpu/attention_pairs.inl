@@ -42,6 +42,17 @@ inline void pack_across(float* to, I columns, const Bf16* x, I x_row, I rows, I 
   }
 }
 
+// Weights are rounded to 8 bits: a polynomial of degree 4 (minimax for relative error, 3e-6) and the first number are enough.
+inline Floats weight_of(Floats x, Floats) {
+  constexpr int kLessFloor = 9;  // quietly
+  const Floats r = (Floats)_mm512_reduce_ps((__m512)x, kLessFloor);
+  Floats p = r * 1.3534168e-2f + 5.2011460e-2f;
+  p = p * r + 2.4144275e-1f;
+  p = p * r + 6.9300383e-1f;
+  p = p * r + 1.0000026f;
+  return (Floats)_mm512_scalef_ps((__m512)p, (__m512)x);  // times 2 to the power of the floor
+}
+
 inline void store_in_row(float* to, const Floats* v) { store(to, (Floats)_mm512_cvtne2ps_pbh(v[1], v[0]), kWidth); }
 
 template <I... i>

@@ -6,7 +6,6 @@
 constexpr I kRows = 6;
 // Keys at a time: a row of weights is stored by kPack vectors.
 constexpr I kStep = kPack * kWidth;
-constexpr double kLog2E = 1.44269504088896341, kLn2 = 0.693147180559945309;
 
 // ---- products
 
@@ -36,12 +35,19 @@ void multiply_block(const Product& p, I column, Indices<r...>, Indices<v...>) {
       ((sums[row * kColumns + v] = multiply_add(sums[row * kColumns + v], x, columns[v])), ...);
     });
   }
-  const auto store_sum = [&](I row, I vector) __attribute__((always_inline)) {
-    float* c = p.c + row * p.c_row + column + vector * kWidth;
-    const Floats sum = sums[row * kColumns + vector];
-    store(c, p.add ? load(c, kWidth) + sum : sum, kWidth);
+  // Copies, because a store could change what a reference leads to.
+  float* c = p.c + column;
+  const I c_row = p.c_row;
+  const auto each_sum = [&](auto f) __attribute__((always_inline)) {
+    each_row([&](I row) __attribute__((always_inline)) {
+      (f(c + v * kWidth, sums[row * kColumns + v]), ...);
+      c += c_row;
+    });
   };
-  each_row([&](I row) __attribute__((always_inline)) { (store_sum(row, v), ...); });
+  if (p.add)
+    each_sum([](float* to, Floats sum) __attribute__((always_inline)) { store(to, load(to, kWidth) + sum, kWidth); });
+  else
+    each_sum([](float* to, Floats sum) __attribute__((always_inline)) { store(to, sum, kWidth); });
 }
 
 template <I R, I V>
@@ -126,19 +132,6 @@ inline Ints lanes_within(I column, Seen seen) {
 
 // ---- scores
 
-// Below 0.625 an odd polynomial (the coefficients of Cephes' tanhf, S. Moshier), beyond it 1 - 2 / (exp(2x) + 1).
-inline Floats hyperbolic_tangent(Floats x) {
-  const Floats square = x * x, magnitude = x < 0.0f ? -x : x;
-  Floats p = square * -5.70498872745e-3f + 2.06390887954e-2f;
-  p = p * square - 5.37397155531e-2f;
-  p = p * square + 1.33314422036e-1f;
-  p = p * square - 3.33332819422e-1f;
-  const Floats near_zero = p * square * x + x;
-  const Floats beyond =
-      1.0f - 2.0f / (power_of_two(largest(broadcast(-40.0f), -magnitude) * static_cast<float>(-2 * kLog2E)) + 1.0f);
-  return magnitude < 0.625f ? near_zero : x < 0.0f ? -beyond : beyond;
-}
-
 // A number as the sum of two.
 struct Precise {
   float high, low;
@@ -212,7 +205,7 @@ inline void softmax_row(const AttentionGroup& g, float* scores, float* weights, 
     Floats e[kPack];
     for (I i = 0; i < kPack; ++i) {
       const Floats score = load(scores + c + i * kWidth, kWidth);
-      e[i] = power_of_two((score * factor.high - subtracted) + score * factor.low);
+      e[i] = weight_of(score * factor.high - subtracted, score * factor.low);
       sum += e[i];
     }
     store_in_row(weights + c / kPack, e);
@@ -329,44 +322,46 @@ void row_dots(float* delta, const T* d_out, const T* out, I row, I rows, I head_
   }
 }
 
-// A vector of weights and of their scores' gradients: p = exp(score - lse), d_s = p * (d_p - delta) * scale, times the bound's
-// slope.
-template <bool kBounded>
-inline void differentiate(const AttentionGroup& g, const Precise& factor, Floats score, Floats d_p, const Precise& lse, float delta,
-                          Floats& p, Floats& d_s) {
-  Floats part = {};
-  if constexpr (kBounded) score = part = hyperbolic_tangent(score * (g.scale / g.softcap));
-  p = power_of_two((score * factor.high - lse.high) + (score * factor.low - lse.low));
-  d_s = p * ((d_p - delta) * g.scale);
-  if constexpr (kBounded) d_s *= 1.0f - part * part;
-}
-
 // kPack rows of a strip, of which `rows` are there, and the columns first .. end - 1 of all the tile's; `scores`, d_p begin with
-// `first`. What is stored outside of those is 0.
-template <bool kBounded>
-inline void weigh_rows(const AttentionGroup& g, const float* scores, const float* d_p, I rows, I first, I end, const Seen* seen,
-                       const float* lse, const float* delta, float* p, float* d_s, float* d_s_rows) {
+// `first`: weights p = exp(score - lse) and their scores' gradients d_s = p * (d_p - delta) * scale, times the bound's slope. What
+// is stored outside of those is 0, and so is what a row does not see where it is `masked`.
+template <bool kBounded, bool kMasked>
+void weigh_rows(const AttentionGroup& g, const float* scores, const float* d_p, I rows, I first, I end, const Seen* seen,
+                const float* lse, const float* delta, float* p, float* d_s, float* d_s_rows) {
   for (I c = 0; c < first; c += kWidth) store(p + c, Floats{}, kWidth), store(d_s + c, Floats{}, kWidth);
   const Precise factor = exponent_factor(g);
-  const auto of_row = [&](I row) { return Precise(static_cast<double>(lse[smaller(row, rows - 1)]) * kLog2E); };
-  const Precise subtracted[] = {of_row(0), of_row(kPack - 1)};
+  const float scale = g.scale;
+  [[maybe_unused]] const float part_of_bound = kBounded ? g.scale / g.softcap : 0.0f;
+  const auto there = [&](I row) { return smaller(row, rows - 1); };  // one that is not there is another that sees nothing
+  const auto subtracted_of = [&](I row) { return Precise(static_cast<double>(lse[there(row)]) * kLog2E); };
+  const Precise subtracted[] = {subtracted_of(0), subtracted_of(kPack - 1)};
+  const float deltas[] = {delta[0], delta[there(kPack - 1)]};
+  [[maybe_unused]] const Seen seen_of[] = {seen[0], seen[kPack - 1]};
   for (I c = first; c < end; c += kStep) {
-    Floats e[kPack][kPack] = {}, d[kPack][kPack] = {};  // by vector, row
+    Floats e[kPack][kPack], d[kPack][kPack];  // by vector, row
+#pragma GCC unroll 2
     for (I row = 0; row < kPack; ++row) {
-      if (row >= rows) continue;
+#pragma GCC unroll 2
       for (I v = 0; v < kPack; ++v) {
-        const I at = c + v * kWidth;
-        const I from = row * kTile + at - first;
-        differentiate<kBounded>(g, factor, load(scores + from, kWidth), load(d_p + from, kWidth), subtracted[row], delta[row],
-                                e[v][row], d[v][row]);
-        if (seen[row].first <= at && at + kWidth <= seen[row].end) continue;
-        const Ints inside = lanes_within(at, seen[row]);
-        e[v][row] = inside ? e[v][row] : Floats{}, d[v][row] = inside ? d[v][row] : Floats{};
+        const I from = there(row) * kTile + c + v * kWidth - first;
+        Floats score = load(scores + from, kWidth), slope = {};
+        if constexpr (kBounded) score = hyperbolic_tangent(score * part_of_bound), slope = 1.0f - score * score;
+        const Floats weight =
+            weight_of(score * factor.high - subtracted[row].high, score * factor.low - subtracted[row].low);
+        Floats gradient = weight * ((load(d_p + from, kWidth) - deltas[row]) * scale);
+        if constexpr (kBounded) gradient *= slope;
+        e[v][row] = weight, d[v][row] = gradient;
+        if constexpr (kMasked) {
+          const Ints inside = lanes_within(c + v * kWidth, seen_of[row]);
+          e[v][row] = inside ? weight : Floats{}, d[v][row] = inside ? gradient : Floats{};
+        }
       }
     }
+#pragma GCC unroll 2
     for (I v = 0; v < kPack; ++v) store_across(p + c + v * kWidth, e[v]), store_across(d_s + c + v * kWidth, d[v]);
     if constexpr (kPack > 1) {
-      for (I row = 0; row < rows; ++row) {
+#pragma GCC unroll 2
+      for (I row = 0; row < kPack; ++row) {
         const Floats of_row[] = {d[0][row], d[1][row]};
         store_in_row(d_s_rows + (row * kTile + c - first) / kPack, of_row);
       }
@@ -409,8 +404,14 @@ void backward_tile(const AttentionGroup& g, const AttentionGradients& of, I head
     for (I i = 0; i < count; i += kPack) {
       Seen seen[kPack] = {};
       const I there = smaller(kPack, count - i);
-      for (I n = 0; n < there; ++n) seen[n] = seen_keys(g, query + r + i + n, 1, key, keys);
-      const auto weigh = g.softcap > 0.0f ? weigh_rows<true> : weigh_rows<false>;
+      bool masked = there < kPack;
+      for (I n = 0; n < there; ++n) {
+        seen[n] = seen_keys(g, query + r + i + n, 1, key, keys);
+        masked |= seen[n].first > first || seen[n].end < end;
+      }
+      const bool bounded = g.softcap > 0.0f;
+      const auto weigh = bounded ? (masked ? weigh_rows<true, true> : weigh_rows<true, false>)
+                                 : (masked ? weigh_rows<false, true> : weigh_rows<false, false>);
       const I across = (r + i) / kPack * kTile;
       weigh(g, scores + i * kTile, d_p + i * kTile, there, first, end, seen, of.lse + row + r + i, memory + m.delta + row + r + i,
             memory + m.p + across, memory + m.d_s + across, d_s_rows + i * kTile / kPack);

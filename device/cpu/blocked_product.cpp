@@ -78,16 +78,24 @@ struct Operand {
 
 class Product {
  public:
-  Product(const ProductTiles& tiles, const MatmulShape& shape, void* out, const void* a, const void* b, float* workspace)
+  Product(const ProductTiles& tiles, const MatmulShape& shape, void* out, const void* a, const void* b, float* workspace,
+          const ProductSummands& summands)
       : tiles_(tiles),
         s_(shape),
         blocks_(tiles, shape),
         out_type_(row_type(shape.out)),
         out_(static_cast<std::byte*>(out)),
+        inner_(static_cast<const float*>(summands.inner)),
+        rank_words_(summands.rank / tiles.pack),
+        // Tiles read it and write nothing there.
+        summand_(static_cast<std::byte*>(s_.accumulate == Accumulate::kYes ? out : const_cast<void*>(summands.matrix))),
         a_(operand(a, s_.transpose_a == Transpose::kYes, s_.m, tiles.rows, workspace)),
         b_(operand(b, s_.transpose_b == Transpose::kNo, s_.n, tiles.columns,
                    workspace + (blocks_.in_place ? 0 : blocks_.rows * blocks_.words))),
-        sums_(b_.panels + blocks_.columns * blocks_.words) {}
+        outer_(operand(summands.outer, b_.by_depth, s_.n, tiles.columns, b_.panels + blocks_.columns * blocks_.words)),
+        sums_(outer_.panels + blocks_.columns * rank_words_) {
+    if (!outer_.by_depth) outer_.stride = summands.rank;
+  }
 
   void run() {
     for (std::int64_t i = 0; i < s_.m; i += blocks_.rows) {
@@ -97,7 +105,8 @@ class Product {
           const bool new_b = b_.move(j, std::min(blocks_.columns, s_.n - j), from);
           depth_ = std::min(blocks_.depth, s_.k - from);
           words_ = ceil_div(depth_, tiles_.pack);
-          pack(new_a, new_b);
+          const bool new_outer = rank_words_ > 0 && ends() && outer_.move(j, b_.lines, 0);
+          pack(new_a, new_b, new_outer);
           multiply();
         }
       }
@@ -113,14 +122,19 @@ class Product {
     return std::max<std::int64_t>(1, kTaskWords / words_ / x.panel) * x.panel;
   }
 
-  void pack(bool new_a, bool new_b) const {
+  bool ends() const { return a_.from + depth_ == s_.k; }
+
+  void pack(bool new_a, bool new_b, bool new_outer) const {
     const std::int64_t rows = lines_of_a_task(a_), columns = lines_of_a_task(b_);
     const std::int64_t of_a = new_a ? ceil_div(a_.lines, rows) : 0, of_b = new_b ? ceil_div(b_.lines, columns) : 0;
-    on_team(of_a + of_b, [&](std::int64_t task, std::int64_t) {
+    const std::int64_t of_outer = new_outer ? ceil_div(outer_.lines, columns) : 0;
+    on_team(of_a + of_b + of_outer, [&](std::int64_t task, std::int64_t) {
       if (task < of_a)
         a_.fill(tiles_, task * rows, rows, depth_, words_);
-      else
+      else if (task < of_a + of_b)
         b_.fill(tiles_, (task - of_a) * columns, columns, depth_, words_);
+      else
+        outer_.fill(tiles_, (task - of_a - of_b) * columns, columns, rank_words_ * tiles_.pack, rank_words_);
     });
   }
 
@@ -133,20 +147,25 @@ class Product {
   }
 
   void multiply_piece(std::int64_t first_row, std::int64_t end_row, std::int64_t first_column, std::int64_t end_column) const {
-    const bool begins = a_.from == 0, ends = a_.from + depth_ == s_.k;
+    const bool begins = a_.from == 0;
     ProductTile t;
-    t.words = words_, t.scale = s_.scale;
-    t.a_row = blocks_.in_place ? s_.k / tiles_.pack : 1, t.a_word = blocks_.in_place ? 1 : tiles_.rows;
+    t.scale = s_.scale;
+    t.product.words = words_;
+    t.product.a_row = blocks_.in_place ? s_.k / tiles_.pack : 1, t.product.a_word = blocks_.in_place ? 1 : tiles_.rows;
+    if (ends()) t.second.words = t.second.a_row = rank_words_, t.second.a_word = 1;
     for (std::int64_t i = first_row; i < end_row; i += tiles_.rows) {
-      t.a = blocks_.in_place ? a_.word(i) : a_.panels + i * words_;
+      t.product.a = blocks_.in_place ? a_.word(i) : a_.panels + i * words_;
+      if (t.second.words > 0) t.second.a = inner_ + (a_.first + i) * rank_words_;
       t.rows = std::min(tiles_.rows, end_row - i);
       for (std::int64_t j = first_column; j < end_column; j += tiles_.columns) {
-        t.b = b_.panels + j * words_, t.columns = std::min(tiles_.columns, end_column - j);
-        const TilePlace result{out_type_, out_ + ((a_.first + i) * s_.n + b_.first + j) * size_of(s_.out), s_.n};
+        t.product.b = b_.panels + j * words_, t.second.b = outer_.panels + j * rank_words_;
+        t.columns = std::min(tiles_.columns, end_column - j);
+        const std::int64_t place = ((a_.first + i) * s_.n + b_.first + j) * size_of(s_.out);
+        const TilePlace result{out_type_, out_ + place, s_.n};
         const TilePlace sums =
             blocks_.sums_apart ? TilePlace{RowType::kF32, sums_ + i * blocks_.columns + j, blocks_.columns} : result;
-        t.to = ends ? result : sums;
-        t.add = !begins ? sums : s_.accumulate == Accumulate::kYes ? result : TilePlace{};
+        t.to = ends() ? result : sums;
+        t.add = !begins ? sums : summand_ != nullptr ? TilePlace{out_type_, summand_ + place, s_.n} : TilePlace{};
         tiles_.multiply(t);
       }
     }
@@ -157,7 +176,10 @@ class Product {
   Blocks blocks_;
   RowType out_type_;
   std::byte* out_;
-  Operand a_, b_;
+  const float* inner_;  // in words
+  std::int64_t rank_words_;
+  std::byte* summand_;
+  Operand a_, b_, outer_;
   float* sums_;  // where a result of 16 bits waits for the next cut
   std::int64_t depth_ = 0, words_ = 0;
 };
@@ -166,9 +188,17 @@ class Product {
 
 std::int64_t blocked_workspace_floats(const ProductTiles& tiles, const MatmulShape& shape) { return Blocks(tiles, shape).floats(); }
 
+bool adds_rank(const ProductTiles& tiles, const MatmulShape& shape, std::int64_t rank) {
+  return rank == 0 || (tiles.pack * size_of(shape.in) == 4 && rank % tiles.pack == 0 && shape.scale == 1.0f);
+}
+
+std::int64_t rank_workspace_floats(const ProductTiles& tiles, const MatmulShape& shape, std::int64_t rank) {
+  return Blocks(tiles, shape).columns * rank / tiles.pack;
+}
+
 void multiply_blocked(const ProductTiles& tiles, const MatmulShape& shape, void* out, const void* a, const void* b,
-                      float* workspace) {
-  Product(tiles, shape, out, a, b, workspace).run();
+                      float* workspace, const ProductSummands& summands) {
+  Product(tiles, shape, out, a, b, workspace, summands).run();
 }
 
 }  // namespace trident

@@ -1,5 +1,6 @@
 #include "device/cpu/cpu_ops.h"
 
+#include <algorithm>
 #include <cstdint>
 #include <string_view>
 
@@ -45,6 +46,28 @@ void CpuOps::execute(Stream& stream, const op::Matmul& product) {
   stream.synchronize();
   announce(product);
   matmul_.run(shape, p.out.data(), p.a.data(), p.b.data(), p.workspace.data());
+}
+
+PreparedProduct CpuOps::prepare_fused(const MatmulShape& shape, Epilogue epilogue, std::int64_t rank) {
+  const std::int64_t alone = matmul_.prepare(shape);
+  const std::int64_t at_once = epilogue == Epilogue::kSummands ? matmul_.workspace_with_summands(shape, rank) : -1;
+  return {std::max(alone, at_once), at_once >= 0};
+}
+
+bool CpuOps::try_fused(Stream& stream, const FusedMatmul& fused) {
+  if (fused.epilogue != Epilogue::kSummands) return false;
+  const op::Fused operation{fused};
+  const MatmulOperands& p = fused.product;
+  const MatmulShape shape = op::Matmul{p}.shape();
+  const std::int64_t needed = matmul_.workspace_with_summands(shape, fused.rank());
+  if (needed < 0) return false;
+  check_fields(operation.name().name, [&](FieldVisitor f) { operation.fields(f); }, &CpuOps::reaches);
+  expect_room(operation.name().name, p.workspace, needed);
+  stream.synchronize();
+  announce(operation);
+  matmul_.run_with_summands(shape, p.out.data(), p.a.data(), p.b.data(),
+                            {fused.residual.data(), fused.inner.data(), fused.outer.data(), fused.rank()}, p.workspace.data());
+  return true;
 }
 
 // ---- attention

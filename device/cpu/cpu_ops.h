@@ -26,6 +26,8 @@ class CpuOps final : public Ops {
   CpuOps(IsaLevel level, Bf16Products bf16, SmallProducts small = SmallProducts::kBlocked);
 
   std::int64_t prepare_matmul(const MatmulShape& shape) override;
+  PreparedProduct prepare_fused(const MatmulShape& shape, Epilogue epilogue, std::int64_t rank = 0) override;
+  bool try_fused(Stream& stream, const FusedMatmul& fused) override;
   std::int64_t attention_workspace(const AttentionShape& shape) override;
   std::int64_t cached_attention_workspace(const AttentionShape& shape) override;
   bool attends_by_rows() const override { return true; }

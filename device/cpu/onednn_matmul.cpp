@@ -42,6 +42,7 @@ namespace {
 //   bf16  any    other, native bf16                                matmul primitive       AMX / AVX512-BF16 kernels, bf16 result
 //   bf16  any    Bf16Products::kConverted                          blocked_product.h      widened while it is packed
 //   f16   any    all                                               blocked_product.h      likewise
+//   any   any    with summands, no bf16 on AMX                     blocked_product.h      nothing is read or rounded twice
 //   any   any    a not transposed, m <= kFewRows, not scaled       few_rows.h             with SmallProducts::kRowByRow alone:
 //                                                                                         reads b once, at memory's rate
 enum class EntryPoint : std::uint8_t { kNothing, kFewRows, kSgemm, kGemmBf16, kPrimitive, kBlocked };
@@ -156,6 +157,20 @@ class OnednnMatmul::Implementation {
     if (p.entry == EntryPoint::kBlocked) p.workspace_bytes = 4 * blocked_workspace_floats(tiles(shape), shape);
     if (p.entry == EntryPoint::kFewRows) p.workspace_bytes = 4 * few_rows_floats(shape);
     return prepared_.emplace(shape, std::move(p)).first->second;
+  }
+
+  std::int64_t workspace_with_summands(const MatmulShape& shape, std::int64_t rank) const {
+    const EntryPoint alone = choose(shape);
+    const bool tiles_are_slower = onednn_has_native_amx() && shape.in == DType::kBF16;
+    if (alone == EntryPoint::kNothing || alone == EntryPoint::kFewRows || tiles_are_slower) return -1;
+    if (!adds_rank(tiles(shape), shape, rank)) return -1;
+    return 4 * (blocked_workspace_floats(tiles(shape), shape) + rank_workspace_floats(tiles(shape), shape, rank));
+  }
+
+  void run_with_summands(const MatmulShape& shape, void* out, const void* a, const void* b, const ProductSummands& summands,
+                         void* workspace) const {
+    const ThreadsFor threads(shape);
+    multiply_blocked(tiles(shape), shape, out, a, b, static_cast<float*>(workspace), summands);
   }
 
   const Prepared& find(const MatmulShape& shape) const {
@@ -310,6 +325,15 @@ std::int64_t OnednnMatmul::workspace_bytes(const MatmulShape& shape) const { ret
 
 void OnednnMatmul::run(const MatmulShape& shape, void* out, const void* a, const void* b, void* workspace) {
   implementation_->run(shape, out, a, b, workspace);
+}
+
+std::int64_t OnednnMatmul::workspace_with_summands(const MatmulShape& shape, std::int64_t rank) const {
+  return implementation_->workspace_with_summands(shape, rank);
+}
+
+void OnednnMatmul::run_with_summands(const MatmulShape& shape, void* out, const void* a, const void* b,
+                                     const ProductSummands& summands, void* workspace) {
+  implementation_->run_with_summands(shape, out, a, b, summands, workspace);
 }
 
 std::string OnednnMatmul::entry_point(const MatmulShape& shape) const {

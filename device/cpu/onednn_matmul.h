@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "device/cpu/blocked_product.h"
 #include "device/cpu/cpu_features.h"
 #include "device/ops.h"
 #include "device/row_kernels/row_kernels.h"
@@ -37,6 +38,13 @@ class OnednnMatmul {
   // out (+)= op(a) op(b), dense row-major host pointers; `workspace` holds what prepare() returned (null if that was 0).
   // The shape must have been prepared. Allocates nothing outside oneDNN.
   void run(const MatmulShape& shape, void* out, const void* a, const void* b, void* workspace);
+
+  // Bytes of workspace with which own tiles make a product and what is added to it, of this rank, at once; -1: they cannot, oneDNN
+  // is faster, or nothing is summed.
+  std::int64_t workspace_with_summands(const MatmulShape& shape, std::int64_t rank) const;
+  // Makes it.
+  void run_with_summands(const MatmulShape& shape, void* out, const void* a, const void* b, const ProductSummands& summands,
+                         void* workspace);
 
   // For tests and benchmarks: "few rows", "blocked", "dnnl_sgemm", "gemm_bf16bf16f32" or the name of the primitive's kernel
   // ("brg:avx512_core_bf16"). The shape must have been prepared.

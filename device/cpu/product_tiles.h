@@ -30,12 +30,17 @@ struct TilePlace {
   std::int64_t stride = 0;
 };
 
-struct ProductTile {
-  const float *a = nullptr, *b = nullptr;  // word i of row r is a[r * a_row + i * a_word]; b is a panel
+// Word i of row r of a is a[r * a_row + i * a_word]; b is a panel.
+struct TileFactors {
+  const float *a = nullptr, *b = nullptr;
   std::int64_t a_row = 0, a_word = 0, words = 0;
+};
+
+struct ProductTile {
+  TileFactors product, second;         // both sums are one chain; `second` may have no words
   std::int64_t rows = 0, columns = 0;  // of the tile, as far as there are
   float scale = 1.0f;
-  TilePlace add, to;  // to = scale * product + add
+  TilePlace add, to;  // to = scale * (product + second) + add
 };
 
 struct ProductTiles {

@@ -152,20 +152,15 @@ constexpr I kRowsOfABase = 5;
 
 // Arrays whose loops are unrolled stay in registers.
 template <I rows, I vectors>
-void multiply_tile(const ProductTile& t) {
-  for (I r = 0; r < rows; ++r) ask_for(t.to, r, t.columns);
-  if (t.add.data != nullptr && t.add.data != t.to.data) {
-    for (I r = 0; r < rows; ++r) ask_for(t.add, r, t.columns);
-  }
-  Floats sums[rows * vectors] = {};
+__attribute__((always_inline)) inline void add_product(Floats* sums, const TileFactors& f) {
   constexpr I kBases = (rows + kRowsOfABase - 1) / kRowsOfABase;
-  const float *a[kBases], *b = t.b;
+  const float *a[kBases], *b = f.b;
 #pragma GCC unroll 4
-  for (I base = 0; base < kBases; ++base) a[base] = t.a + base * kRowsOfABase * t.a_row;
-  const I row = t.a_row;
+  for (I base = 0; base < kBases; ++base) a[base] = f.a + base * kRowsOfABase * f.a_row;
+  const I row = f.a_row;
   I three_rows = 3 * row;
   __asm__("" : "+r"(three_rows));  // else every row takes a register, and more than there are
-  for (I i = 0; i < t.words; ++i, b += kTileColumns) {
+  for (I i = 0; i < f.words; ++i, b += kTileColumns) {
     Floats right[vectors];
 #pragma GCC unroll 4
     for (I c = 0; c < vectors; ++c) right[c] = load(b + c * kWidth, kWidth);
@@ -177,8 +172,19 @@ void multiply_tile(const ProductTile& t) {
       for (I c = 0; c < vectors; ++c) sums[r * vectors + c] = multiply_add(sums[r * vectors + c], left, right[c]);
     }
 #pragma GCC unroll 4
-    for (I base = 0; base < kBases; ++base) a[base] += t.a_word;
+    for (I base = 0; base < kBases; ++base) a[base] += f.a_word;
   }
+}
+
+template <I rows, I vectors>
+void multiply_tile(const ProductTile& t) {
+  for (I r = 0; r < rows; ++r) ask_for(t.to, r, t.columns);
+  if (t.add.data != nullptr && t.add.data != t.to.data) {
+    for (I r = 0; r < rows; ++r) ask_for(t.add, r, t.columns);
+  }
+  Floats sums[rows * vectors] = {};
+  add_product<rows, vectors>(sums, t.product);
+  if (t.second.words > 0) add_product<rows, vectors>(sums, t.second);
   float tile[rows * vectors * kWidth];
 #pragma GCC unroll 32
   for (I i = 0; i < rows * vectors; ++i) store(tile + i * kWidth, sums[i], kWidth);

@@ -15,6 +15,7 @@ struct F16 {
 };
 
 constexpr float kInfinity = __builtin_inff();
+constexpr double kLog2E = 1.44269504088896341, kLn2 = 0.693147180559945309;
 
 inline I smaller(I a, I b) { return a < b ? a : b; }
 inline I larger(I a, I b) { return a > b ? a : b; }
@@ -43,6 +44,19 @@ inline Floats power_of_two(Floats x) {
   p = p * r + 6.931472028550421e-1f;
   p = p * r + 1.0f;
   return p * (Floats)(((Words)shifted << 23) + 0x3f800000u);
+}
+
+// Below 0.625 an odd polynomial (the coefficients of Cephes' tanhf, S. Moshier), beyond it 1 - 2 / (exp(2x) + 1).
+inline Floats hyperbolic_tangent(Floats x) {
+  const Floats square = x * x, magnitude = x < 0.0f ? -x : x;
+  Floats p = square * -5.70498872745e-3f + 2.06390887954e-2f;
+  p = p * square - 5.37397155531e-2f;
+  p = p * square + 1.33314422036e-1f;
+  p = p * square - 3.33332819422e-1f;
+  const Floats near_zero = p * square * x + x;
+  const Floats beyond =
+      1.0f - 2.0f / (power_of_two(largest(broadcast(-40.0f), -magnitude) * static_cast<float>(-2 * kLog2E)) + 1.0f);
+  return magnitude < 0.625f ? near_zero : x < 0.0f ? -beyond : beyond;
 }
 
 template <I... i>

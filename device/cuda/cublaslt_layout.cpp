@@ -38,6 +38,7 @@ std::string_view name_of(Epilogue epilogue) {
     case Epilogue::kBias: return "bias";
     case Epilogue::kBiasGelu: return "gelu_aux_bias";
     case Epilogue::kGeluBackward: return "dgelu";
+    case Epilogue::kSummands: return "summands";
     case Epilogue::kBiasGradient: return "bgrad";
   }
   return "?";
@@ -45,7 +46,7 @@ std::string_view name_of(Epilogue epilogue) {
 
 cublasLtEpilogue_t library_epilogue(Epilogue epilogue) {
   switch (epilogue) {
-    case Epilogue::kNone: return CUBLASLT_EPILOGUE_DEFAULT;
+    case Epilogue::kNone: case Epilogue::kSummands: return CUBLASLT_EPILOGUE_DEFAULT;
     case Epilogue::kBias: return CUBLASLT_EPILOGUE_BIAS;
     case Epilogue::kBiasGelu: return CUBLASLT_EPILOGUE_GELU_AUX_BIAS;
     case Epilogue::kGeluBackward: return CUBLASLT_EPILOGUE_DGELU;

@@ -61,17 +61,17 @@ void CudaOps::execute(Stream& stream, const op::Matmul& product) {
 
 // ---- products and what follows them
 
-PreparedProduct CudaOps::prepare_fused(const MatmulShape& shape, Epilogue epilogue) {
+PreparedProduct CudaOps::prepare_fused(const MatmulShape& shape, Epilogue epilogue, std::int64_t /*rank*/) {
   // One by one where operands lie so that the library cannot do both.
   const std::int64_t one_by_one = matmul_.prepare(shape);
-  if (fused_ == FusedProducts::kNo) return {one_by_one, false};
+  if (!fuses(epilogue)) return {one_by_one, false};
   const std::optional<std::int64_t> at_once = matmul_.prepare_fused(shape, epilogue);
   return {std::max(one_by_one, at_once.value_or(0)),
           at_once.has_value() && summand_fits(epilogue, shape.accumulate, shape.m)};
 }
 
 bool CudaOps::try_fused(Stream& stream, const FusedMatmul& f) {
-  if (fused_ == FusedProducts::kNo || !matmul_.can_fuse(f)) return false;
+  if (!fuses(f.epilogue) || !matmul_.can_fuse(f)) return false;
   const cudaStream_t work = handle(stream);
   if (!summand_fits(f.epilogue, f.product.accumulate, f.result.num_elements())) return false;
   if (adds_bias_gradient(f.epilogue, f.product.accumulate)) {

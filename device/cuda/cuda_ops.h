@@ -34,7 +34,7 @@ class CudaOps final : public Ops {
   explicit CudaOps(int device, const CudaOpsOptions& options = {});
 
   std::int64_t prepare_matmul(const MatmulShape& shape) override;
-  PreparedProduct prepare_fused(const MatmulShape& shape, Epilogue epilogue) override;
+  PreparedProduct prepare_fused(const MatmulShape& shape, Epilogue epilogue, std::int64_t rank = 0) override;
   bool try_fused(Stream& stream, const FusedMatmul& fused) override;
   std::int64_t attention_workspace(const AttentionShape& shape) override;
   std::int64_t cached_attention_workspace(const AttentionShape& shape) override;
@@ -71,6 +71,9 @@ class CudaOps final : public Ops {
   FusedProducts fused_;
   CublasLtHandle blas_;
   CudnnHandle cudnn_;
+  // The library's epilogues add no matrix; its C would have to be another than its D.
+  bool fuses(Epilogue epilogue) const { return fused_ == FusedProducts::kYes && epilogue != Epilogue::kSummands; }
+
   CublasLtMatmul matmul_;
   CudnnAttention attention_;
   Buffer scratch_;

@@ -39,25 +39,25 @@ std::int64_t DryOps::prepare_matmul(const MatmulShape& shape) {
 }
 
 // Backends that have one kernel for a product and what follows it prepare the product, too.
-PreparedProduct DryOps::prepare_fused(const MatmulShape& shape, Epilogue epilogue) {
+PreparedProduct DryOps::prepare_fused(const MatmulShape& shape, Epilogue epilogue, std::int64_t rank) {
   const std::int64_t alone = prepare_matmul(shape);
   if (oracle_ == nullptr) return {alone, false};
-  const PreparedProduct prepared = oracle_->prepare_fused(shape, epilogue);
+  const PreparedProduct prepared = oracle_->prepare_fused(shape, epilogue, rank);
   note(products_, shape, prepared.workspace);
-  if (prepared.fused && !one_kernel(shape, epilogue)) fused_.emplace_back(shape, epilogue);
+  if (prepared.fused && !one_kernel(shape, epilogue, rank)) fused_.emplace_back(shape, epilogue, rank);
   return prepared;
 }
 
-bool DryOps::one_kernel(const MatmulShape& shape, Epilogue epilogue) const {
-  return std::ranges::find(fused_, std::pair(shape, epilogue)) != fused_.end();
+bool DryOps::one_kernel(const MatmulShape& shape, Epilogue epilogue, std::int64_t rank) const {
+  return std::ranges::find(fused_, std::tuple(shape, epilogue, rank)) != fused_.end();
 }
 
 // As the oracle's device will: in one, or one by one.
 bool DryOps::try_fused(Stream&, const FusedMatmul& fused) {
   const op::Fused operation{fused};
   const MatmulShape shape = op::Matmul{fused.product}.shape();
-  if (announced_ == Announced::kOnUse) prepare_fused(shape, fused.epilogue);
-  if (!one_kernel(shape, fused.epilogue)) return false;
+  if (announced_ == Announced::kOnUse) prepare_fused(shape, fused.epilogue, fused.rank());
+  if (!one_kernel(shape, fused.epilogue, fused.rank())) return false;
   check_fields(
       operation.name().name, [&](FieldVisitor f) { operation.fields(f); }, &DryOps::reaches);
   expect_room(fused.product, shape);

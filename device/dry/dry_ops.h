@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string_view>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -38,7 +39,7 @@ class DryOps : public Ops {
   std::int64_t largest_workspace() const { return largest_workspace_; }
 
   std::int64_t prepare_matmul(const MatmulShape& shape) override;
-  PreparedProduct prepare_fused(const MatmulShape& shape, Epilogue epilogue) override;
+  PreparedProduct prepare_fused(const MatmulShape& shape, Epilogue epilogue, std::int64_t rank = 0) override;
   bool try_fused(Stream& stream, const FusedMatmul& fused) override;
   std::int64_t attention_workspace(const AttentionShape& shape) override;
   std::int64_t cached_attention_workspace(const AttentionShape& shape) override;
@@ -67,7 +68,7 @@ class DryOps : public Ops {
   template <class Shape>
   std::int64_t needed(const Announcements<Shape>& announced, const Shape& shape, std::string_view what) const;
 
-  bool one_kernel(const MatmulShape& shape, Epilogue epilogue) const;
+  bool one_kernel(const MatmulShape& shape, Epilogue epilogue, std::int64_t rank) const;
   void expect_room(const MatmulOperands& product, const MatmulShape& shape) const;
   void attend(std::string_view operation, const AttentionShape& shape, ConstTensorView workspace);
 
@@ -77,7 +78,7 @@ class DryOps : public Ops {
   std::int64_t largest_workspace_ = 0;
   Announcements<MatmulShape> products_;
   Announcements<AttentionShape> attentions_, cached_attentions_;
-  std::vector<std::pair<MatmulShape, Epilogue>> fused_;  // of the products: what the oracle has one kernel for
+  std::vector<std::tuple<MatmulShape, Epilogue, std::int64_t>> fused_;  // of the products: what the oracle has one kernel for
 };
 
 }  // namespace trident

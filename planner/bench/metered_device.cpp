@@ -28,8 +28,8 @@ class MeteredOps final : public Ops {
   MeteredOps(Ops& ops, WorkListener& meter, double (*clock)()) : ops_(ops), meter_(meter), clock_(clock) {}
 
   std::int64_t prepare_matmul(const MatmulShape& shape) override { return ops_.prepare_matmul(shape); }
-  PreparedProduct prepare_fused(const MatmulShape& shape, Epilogue epilogue) override {
-    return ops_.prepare_fused(shape, epilogue);
+  PreparedProduct prepare_fused(const MatmulShape& shape, Epilogue epilogue, std::int64_t rank) override {
+    return ops_.prepare_fused(shape, epilogue, rank);
   }
   std::int64_t attention_workspace(const AttentionShape& shape) override { return ops_.attention_workspace(shape); }
   std::int64_t cached_attention_workspace(const AttentionShape& shape) override { return ops_.cached_attention_workspace(shape); }

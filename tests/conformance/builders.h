@@ -14,6 +14,7 @@ OpCase matmul(const MatmulShape& shape, Draw draw);
 // Products and what follows them; `shape` is of T into T.
 OpCase matmul_bias(const MatmulShape& shape, Draw draw);
 OpCase matmul_bias_gelu(const MatmulShape& shape);
+OpCase matmul_summands(const MatmulShape& shape, bool residual, Index rank, Draw draw);
 OpCase matmul_gelu_backward(const MatmulShape& shape);
 // d_weight f32[out_columns, in_columns] and d_bias of a linear layer.
 OpCase matmul_bias_gradient(DType t, Index out_columns, Index in_columns, Index rows, Accumulate accumulate, Draw draw);

@@ -51,6 +51,10 @@ void add_fused_products(Cases& cases, DType t) {
   };
   for (const Extents e : {Extents{1, 8, 1}, {5, 7, 9}, {33, 64, 40}, {24, 130, 17}, {0, 8, 3}, {4, 8, 0}, {4, 0, 3}}) {
     cases.push_back(matmul_bias(forward(e.m, e.n, e.k), normal()));
+    cases.push_back(matmul_summands(forward(e.m, e.n, e.k), true, 0, kSmallIntegers));
+    cases.push_back(matmul_summands(forward(e.m, e.n, e.k), true, 6, normal()));
+    cases.push_back(matmul_summands(backward(e.m, e.n, e.k), false, 5, kSmallIntegers));  // an odd rank
+    cases.push_back(matmul_summands(backward(e.m, e.n, e.k), false, 16, normal()));
     cases.push_back(matmul_bias_gelu(forward(e.m, e.n, e.k)));
     cases.push_back(matmul_gelu_backward(backward(e.m, e.n, e.k)));
     for (const Accumulate sum : {kSet, kAdd}) {
@@ -60,6 +64,9 @@ void add_fused_products(Cases& cases, DType t) {
   }
   cases.push_back(matmul_bias(forward(19, 24, 16), kSmallIntegers));
   cases.push_back(shifted(matmul_bias(forward(13, 24, 16), normal())));
+  cases.push_back(shifted(matmul_summands(forward(13, 24, 16), true, 4, normal())));
+  cases.push_back(large(matmul_summands(forward(130, 256, 300), true, 48, normal())));
+  cases.push_back(large(matmul_summands(backward(30, 2100, 1100), true, 16, normal())));  // several cuts of the sum, and of columns
   cases.push_back(shifted(matmul_bias_gelu(forward(13, 24, 16))));
   cases.push_back(shifted(matmul_gelu_backward(backward(13, 24, 16))));
   for (const Accumulate sum : {kSet, kAdd}) cases.push_back(shifted(matmul_bias_gradient(t, 13, 24, 16, sum, normal())));

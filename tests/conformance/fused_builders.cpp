@@ -1,4 +1,5 @@
 // Cases of products and what follows them.
+#include <algorithm>
 #include <cmath>
 
 #include "core/int_math.h"
@@ -78,6 +79,39 @@ OpCase matmul_bias(const MatmulShape& s, Draw draw) {
   c.reference = [s](std::vector<Values>& v) {
     reference_product(s, v[0], v[1], v[2]);
     reference::add_bias(v[0].data(), v[3].data(), s.m, s.n);
+  };
+  return c;
+}
+
+// Layers ask for it by try_fused(), and have other operations add where that does nothing.
+OpCase matmul_summands(const MatmulShape& s, bool residual, Index rank, Draw draw) {
+  OpCase c = fused_case("matmul", s, Epilogue::kSummands, draw);
+  c.variant += fmt::format("{}_rank_{}", residual ? "_residual" : "", rank);
+  c.flops += 2.0 * static_cast<double>(s.m * s.n * rank);
+  c.prepare = [=](Ops& ops) {
+    MatmulShape outer{s.m, s.n, rank, Transpose::kNo, s.transpose_b, s.in, s.out, Accumulate::kYes};
+    return std::max(ops.prepare_fused(s, Epilogue::kSummands, rank).workspace, rank == 0 ? 0 : ops.prepare_matmul(outer));
+  };
+  const Shape stored = s.transpose_b == Transpose::kYes ? Shape{s.n, rank} : Shape{rank, s.n};
+  c.operands = {output("out", s.out, {s.m, s.n}, rounded_product(s, draw, 2)), operand_a(s, draw), operand_b(s, draw),
+                input("residual", s.out, {s.m, s.n}, draw), input("inner", s.in, {s.m, rank}, draw),
+                input("outer", s.in, stored, draw)};
+  c.run = [=](Ops& ops, Stream& stream, Views v, TensorView workspace) {
+    const MatmulOperands p = product(s, v[0], v[1], v[2], workspace);
+    FusedMatmul fused{.epilogue = Epilogue::kSummands, .product = p, .bias = {}, .pre = {}, .result = {}};
+    if (residual) fused.residual = v[3];
+    if (rank > 0) fused.inner = v[4], fused.outer = v[5];
+    if (ops.try_fused(stream, fused)) return;
+    multiply(ops, stream, p);
+    if (rank > 0) multiply(ops, stream, {v[0], v[4], Transpose::kNo, v[5], s.transpose_b, Accumulate::kYes, workspace});
+    if (residual) ops.run(stream, op::Add{.out = v[0], .a = v[0], .b = v[3]});
+  };
+  c.reference = [=](std::vector<Values>& v) {
+    reference_product(s, v[0], v[1], v[2]);
+    Values low_rank(v[0].size());
+    const MatmulShape outer{s.m, s.n, rank, Transpose::kNo, s.transpose_b, s.in, s.out, Accumulate::kNo};
+    if (rank > 0) reference_product(outer, low_rank, v[4], v[5]);
+    for (std::size_t i = 0; i < v[0].size(); ++i) v[0][i] += low_rank[i] + (residual ? v[3][i] : 0);
   };
   return c;
 }

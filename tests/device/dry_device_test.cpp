@@ -112,7 +112,9 @@ TEST(DryDevice, WhatFollowsAProductIsFusedWhereTheOracleFuses) {
   class Oracle final : public DryOps {
    public:
     Oracle() : DryOps(nullptr) {}
-    PreparedProduct prepare_fused(const MatmulShape&, Epilogue epilogue) override { return {512, epilogue == Epilogue::kBias}; }
+    PreparedProduct prepare_fused(const MatmulShape&, Epilogue epilogue, std::int64_t) override {
+      return {512, epilogue == Epilogue::kBias};
+    }
   } oracle;
   class Names final : public OperationWatcher {
    public:

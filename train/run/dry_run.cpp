@@ -26,7 +26,7 @@ class GpuWorkspaces : public DryOps {
   explicit GpuWorkspaces(bool deterministic) : DryOps(nullptr), deterministic_(deterministic) {}
   std::int64_t prepare_matmul(const MatmulShape&) override { return kGpuProductWorkspace; }
   // Whether the library has one kernel for a product and what follows it only a GPU can say.
-  PreparedProduct prepare_fused(const MatmulShape&, Epilogue) override { return {kGpuProductWorkspace, false}; }
+  PreparedProduct prepare_fused(const MatmulShape&, Epilogue, std::int64_t) override { return {kGpuProductWorkspace, false}; }
   std::int64_t attention_workspace(const AttentionShape& shape) override { return gpu_attention_workspace(shape, deterministic_); }
 
  private:
