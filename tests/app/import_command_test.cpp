@@ -116,10 +116,10 @@ TEST_F(ImportCommand, AnArgumentOfTheScriptIsNoValueOfARun) {
   EXPECT_EQ(given.out.find("$1"), std::string::npos) << given.out;
   const std::string copy = folder_ / "c.json";
   expect_parts(succeeded(run_program({"import", script, "--output", copy})).out,
-               {"left out: give it with --set checkpoint.dir=...", "left out: give it with --set data.train=..."});
+               {"give it with --set checkpoint.dir=...", "left out: give it with --set data.train=..."});
   EXPECT_EQ(read_file(copy).find('$'), std::string::npos) << "nothing unknown lands in the file: " << read_file(copy);
   write_file(script, "torchrun --nproc_per_node 4 pretrain_gpt.py --lr $1\n");
-  expect_parts(succeeded(run_program({"import", script})).err, {"left out: give it with --set optimizer.lr=..."});
+  expect_parts(succeeded(run_program({"import", script})).err, {"give it with --set optimizer.lr=..."});
   expect_one_line(train({}), 64,
                   {"run.sh:1 --lr $1: \"$1\" is an argument of the script (", "); give its value: --set optimizer.lr=..."});
   write_file(script, "torchrun --nproc_per_node 4 pretrain_gpt.py --lr $1 --tensor-model-parallel-size $2\n");
