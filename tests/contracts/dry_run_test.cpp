@@ -90,7 +90,7 @@ class Announcements final : public DryOps {
     products.push_back(text(shape));
     return DryOps::prepare_matmul(shape);
   }
-  PreparedProduct prepare_fused(const MatmulShape& shape, Epilogue epilogue, std::int64_t rank) override {
+  PreparedProduct prepare_fused(const MatmulShape& shape, Epilogue epilogue, std::int64_t) override {
     products.push_back(fmt::format("{} and {}", text(shape), static_cast<int>(epilogue)));
     return {DryOps::prepare_matmul(shape), false};
   }
