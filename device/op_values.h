@@ -42,10 +42,10 @@ struct MatmulOperands {
 struct FusedMatmul {
   Epilogue epilogue = Epilogue::kNone;
   MatmulOperands product;
-  ConstTensorView bias;  // kBias, kBiasGelu
-  ConstTensorView pre;   // kGeluBackward
-  TensorView result;     // kBiasGelu: the activation; kGeluBackward: the gradient of pre; kBiasGradient: of the bias
-  // kSummands; `outer` is transposed as the product's b is. Of nothing: not added.
+  ConstTensorView bias = {};  // kBias, kBiasGelu
+  ConstTensorView pre = {};   // kGeluBackward
+  TensorView result = {};     // kBiasGelu: the activation; kGeluBackward: the gradient of pre; kBiasGradient: of the bias
+  // kSummands; `outer` is transposed as the product's b is. Views of nothing are not added.
   ConstTensorView residual = {}, inner = {}, outer = {};
 
   std::int64_t rank() const { return inner.shape().rank() == 0 ? 0 : inner.shape()[1]; }

@@ -58,7 +58,7 @@ class Ops {
   virtual PreparedProduct prepare_fused(const MatmulShape& shape, Epilogue, std::int64_t /*rank*/ = 0) {
     return {prepare_matmul(shape), false};
   }
-  // For those four, and for Ops made of others. Does it in one, or does nothing and returns false.
+  // For those four, for kSummands, and for Ops made of others. Does it in one, or does nothing and returns false.
   virtual bool try_fused(Stream&, const FusedMatmul&) { return false; }
 };
 

@@ -26,7 +26,7 @@ void Norm::forward(LayerPass& p, TensorView y, ConstTensorView x, TensorView sum
                                 .sum = sum, .summands = summands}});
       break;
     case NormKind::kRmsNormRoundedOnce: {
-      if (summands.any()) add(p, sum, summands);
+      add(p, sum, summands);
       const ScratchScope scope(p.scratch_cursor());
       const TensorView squares = p.scratch(DType::kF32, rows);
       p.run(op::RmsNormSquares{.squares = squares, .x = as_rows(x)});

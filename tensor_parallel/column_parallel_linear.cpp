@@ -29,8 +29,8 @@ void ColumnParallelLinear::forward(Pass& p, ConstTensorView x, std::span<const T
       p.run(op::AddBias{.x = y[i], .bias = p.weight(projection.bias)});
     if (!bias && gelu && adapters_.empty()) p.run(op::GeluForward{.out = *gelu, .x = y[i]});
   }
-  for (const LinearAdapter& adapter : adapters_)
-    if (!joins) adapter.forward(p, rows, y);
+  if (!joins)
+    for (const LinearAdapter& adapter : adapters_) adapter.forward(p, rows, y);
   for (std::size_t i = 0; i < projections_.size() && scales; ++i)
     if (const ParamId bias = projections_[i].bias; bias.present()) p.run(op::AddBias{.x = y[i], .bias = p.weight(bias)});
   if (gelu && !adapters_.empty()) p.run(op::GeluForward{.out = *gelu, .x = y.front()});

@@ -89,8 +89,7 @@ bool LinearAdapter::multiply(Pass& p, const MatmulOperands& product, std::size_t
   if (!is_beside(i)) return alone(), false;
   const ScratchScope scope(p.scratch_cursor());
   const ConstTensorView z = p[z_], b = matrix(p, i, product.out.shape()[1]);
-  if (p.ops.try_fused(p.stream, {.epilogue = Epilogue::kSummands, .product = product, .bias = {}, .pre = {}, .result = {},
-                                 .residual = residual, .inner = z, .outer = b}))
+  if (p.ops.try_fused(p.stream, {.epilogue = Epilogue::kSummands, .product = product, .residual = residual, .inner = z, .outer = b}))
     return true;
   alone();
   p.matmul(product.out, z, Transpose::kNo, b, Transpose::kYes, Accumulate::kYes);
@@ -189,8 +188,7 @@ void LinearAdapter::backward_input(Pass& p, const MatmulOperands& product, std::
     return backward_input(p, product.out, d_y);
   }
   const TensorView d_z = inner_gradient(p, d_y);
-  if (p.ops.try_fused(p.stream, {.epilogue = Epilogue::kSummands, .product = product, .bias = {}, .pre = {}, .result = {},
-                                 .residual = {}, .inner = d_z, .outer = p.weight(a_)}))
+  if (p.ops.try_fused(p.stream, {.epilogue = Epilogue::kSummands, .product = product, .inner = d_z, .outer = p.weight(a_)}))
     return;
   p.matmul(product);
   p.matmul(product.out, d_z, Transpose::kNo, p.weight(a_), Transpose::kNo, Accumulate::kYes);

@@ -12,7 +12,7 @@ ConstTensorView RowParallelLinear::forward(Pass& p, TensorView y, ConstTensorVie
   ConstTensorView bias = bias_.present() ? p.weight(bias_) : ConstTensorView();
   const auto alone = [&] {
     if (bias_.present() && !sums_ranks && !scales() &&
-        p.ops.try_fused(p.stream, {.epilogue = Epilogue::kBias, .product = product, .bias = bias, .pre = {}, .result = {}}))
+        p.ops.try_fused(p.stream, {.epilogue = Epilogue::kBias, .product = product, .bias = bias}))
       bias = {};
     else
       p.matmul(product);
@@ -25,8 +25,7 @@ ConstTensorView RowParallelLinear::forward(Pass& p, TensorView y, ConstTensorVie
     adapters_.front().make_inner(p, x);
     joined = adapters_.front().multiply(p, product, 0, summand, alone);
   } else {
-    joined = joins && p.ops.try_fused(p.stream, {.epilogue = Epilogue::kSummands, .product = product, .bias = {}, .pre = {},
-                                                 .result = {}, .residual = summand});
+    joined = joins && p.ops.try_fused(p.stream, {.epilogue = Epilogue::kSummands, .product = product, .residual = summand});
     if (!joined) alone();
     for (const LinearAdapter& adapter : adapters_) adapter.forward(p, x, std::span(&rows, 1));
   }

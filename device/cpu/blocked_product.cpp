@@ -88,7 +88,8 @@ class Product {
         inner_(static_cast<const float*>(summands.inner)),
         rank_words_(summands.rank / tiles.pack),
         // Tiles read it and write nothing there.
-        summand_(static_cast<std::byte*>(s_.accumulate == Accumulate::kYes ? out : const_cast<void*>(summands.matrix))),
+        summand_(static_cast<std::byte*>(summands.matrix != nullptr ? const_cast<void*>(summands.matrix)
+                                         : s_.accumulate == Accumulate::kYes ? out : nullptr)),
         a_(operand(a, s_.transpose_a == Transpose::kYes, s_.m, tiles.rows, workspace)),
         b_(operand(b, s_.transpose_b == Transpose::kNo, s_.n, tiles.columns,
                    workspace + (blocks_.in_place ? 0 : blocks_.rows * blocks_.words))),

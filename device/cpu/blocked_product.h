@@ -12,20 +12,21 @@
 
 namespace trident {
 
-// Floats that multiply_blocked() needs; at most 10 MB.
+// Returns the floats that multiply_blocked() needs; at most 10 MB.
 std::int64_t blocked_workspace_floats(const ProductTiles& tiles, const MatmulShape& shape);
-// They are added to a product before it is rounded: a matrix like out, and inner [m, rank] times outer [rank, n], which is stored
+
+// Summands are added to a product before it is rounded: a matrix like out, and inner [m, rank] times outer [rank, n], which is stored
 // as b's [k, n] is. Either may be missing.
 struct ProductSummands {
   const void *matrix = nullptr, *inner = nullptr, *outer = nullptr;
   std::int64_t rank = 0;
 };
-// Whether tiles add products of this rank: rows of `inner` are read where they lie.
+// Returns whether tiles add products of this rank: they read rows of `inner` where they lie.
 bool adds_rank(const ProductTiles& tiles, const MatmulShape& shape, std::int64_t rank);
 // Returns the floats that they need beside blocked_workspace_floats().
 std::int64_t rank_workspace_floats(const ProductTiles& tiles, const MatmulShape& shape, std::int64_t rank);
 
-// out (+)= op(a) op(b), dense and row-major; no extent is 0. With a matrix to add, out is not added to.
+// out (+)= op(a) op(b), dense and row-major; no extent is 0. A matrix to add takes the place of what out holds.
 void multiply_blocked(const ProductTiles& tiles, const MatmulShape& shape, void* out, const void* a, const void* b,
                       float* workspace, const ProductSummands& summands = {});
 

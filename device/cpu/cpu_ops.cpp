@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string_view>
 
 #include "core/tsan_announce.h"
@@ -50,8 +51,9 @@ void CpuOps::execute(Stream& stream, const op::Matmul& product) {
 
 PreparedProduct CpuOps::prepare_fused(const MatmulShape& shape, Epilogue epilogue, std::int64_t rank) {
   const std::int64_t alone = matmul_.prepare(shape);
-  const std::int64_t at_once = epilogue == Epilogue::kSummands ? matmul_.workspace_with_summands(shape, rank) : -1;
-  return {std::max(alone, at_once), at_once >= 0};
+  if (epilogue != Epilogue::kSummands) return {alone, false};
+  const std::optional<std::int64_t> at_once = matmul_.workspace_with_summands(shape, rank);
+  return {std::max(alone, at_once.value_or(0)), at_once.has_value()};
 }
 
 bool CpuOps::try_fused(Stream& stream, const FusedMatmul& fused) {
@@ -59,10 +61,11 @@ bool CpuOps::try_fused(Stream& stream, const FusedMatmul& fused) {
   const op::Fused operation{fused};
   const MatmulOperands& p = fused.product;
   const MatmulShape shape = op::Matmul{p}.shape();
-  const std::int64_t needed = matmul_.workspace_with_summands(shape, fused.rank());
-  if (needed < 0) return false;
+  TRIDENT_CHECK(p.accumulate == Accumulate::kNo, "a product with summands is not added to its result");
+  const std::optional<std::int64_t> needed = matmul_.workspace_with_summands(shape, fused.rank());
+  if (!needed) return false;
   check_fields(operation.name().name, [&](FieldVisitor f) { operation.fields(f); }, &CpuOps::reaches);
-  expect_room(operation.name().name, p.workspace, needed);
+  expect_room(operation.name().name, p.workspace, *needed);
   stream.synchronize();
   announce(operation);
   matmul_.run_with_summands(shape, p.out.data(), p.a.data(), p.b.data(),

@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <optional>
 #include <unordered_map>
 #include <utility>
 
@@ -34,7 +35,7 @@ namespace {
 // (docs/benchmarks/2026-11-29-own-products.md has the rates).
 //
 //   in    out    shape                                             entry point            why
-//   f32   f32    all                                               dnnl_sgemm             no class of shapes is slow
+//   f32   f32    without summands                                  dnnl_sgemm             no class of shapes is slow
 //   bf16  any    a not transposed, k >= kVocabulary, no AMX        blocked_product.h      1.15-1.19x the primitive
 //   bf16  f32    a transposed, b not, k >= kLongSum (dW += dY^T X) dnnl_gemm_bf16bf16f32  1.1-1.7x the primitive on AMX,
 //                                                                                         1.0-1.3x on AVX512-BF16; slower for
@@ -159,11 +160,11 @@ class OnednnMatmul::Implementation {
     return prepared_.emplace(shape, std::move(p)).first->second;
   }
 
-  std::int64_t workspace_with_summands(const MatmulShape& shape, std::int64_t rank) const {
+  std::optional<std::int64_t> workspace_with_summands(const MatmulShape& shape, std::int64_t rank) const {
     const EntryPoint alone = choose(shape);
     const bool tiles_are_slower = onednn_has_native_amx() && shape.in == DType::kBF16;
-    if (alone == EntryPoint::kNothing || alone == EntryPoint::kFewRows || tiles_are_slower) return -1;
-    if (!adds_rank(tiles(shape), shape, rank)) return -1;
+    if (alone == EntryPoint::kNothing || alone == EntryPoint::kFewRows || tiles_are_slower) return std::nullopt;
+    if (!adds_rank(tiles(shape), shape, rank)) return std::nullopt;
     return 4 * (blocked_workspace_floats(tiles(shape), shape) + rank_workspace_floats(tiles(shape), shape, rank));
   }
 
@@ -327,7 +328,7 @@ void OnednnMatmul::run(const MatmulShape& shape, void* out, const void* a, const
   implementation_->run(shape, out, a, b, workspace);
 }
 
-std::int64_t OnednnMatmul::workspace_with_summands(const MatmulShape& shape, std::int64_t rank) const {
+std::optional<std::int64_t> OnednnMatmul::workspace_with_summands(const MatmulShape& shape, std::int64_t rank) const {
   return implementation_->workspace_with_summands(shape, rank);
 }
 

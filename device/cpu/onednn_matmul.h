@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -39,10 +40,10 @@ class OnednnMatmul {
   // The shape must have been prepared. Allocates nothing outside oneDNN.
   void run(const MatmulShape& shape, void* out, const void* a, const void* b, void* workspace);
 
-  // Bytes of workspace with which own tiles make a product and what is added to it, of this rank, at once; -1: they cannot, oneDNN
-  // is faster, or nothing is summed.
-  std::int64_t workspace_with_summands(const MatmulShape& shape, std::int64_t rank) const;
-  // Makes it.
+  // Returns the bytes of workspace with which own tiles make a product and what is added to it, of this rank, at once; nothing
+  // where they cannot, where oneDNN is faster, or where nothing is summed.
+  std::optional<std::int64_t> workspace_with_summands(const MatmulShape& shape, std::int64_t rank) const;
+  // Makes that product, where there is such a workspace.
   void run_with_summands(const MatmulShape& shape, void* out, const void* a, const void* b, const ProductSummands& summands,
                          void* workspace);
 

@@ -89,7 +89,8 @@ MatmulPointers pointers_of(const FusedMatmul& f) {
   const MatmulOperands& p = f.product;
   MatmulPointers pointers{.out = p.out.data(), .a = p.a.data(), .b = p.b.data(), .workspace = p.workspace.data()};
   switch (f.epilogue) {
-    case Epilogue::kNone: case Epilogue::kSummands: break;
+    case Epilogue::kNone: break;
+    case Epilogue::kSummands: throw InternalError("cuBLASLt's epilogues add no matrix");
     case Epilogue::kBias: pointers.bias = f.bias.data(); break;
     case Epilogue::kBiasGelu:
       pointers.out = f.result.data(), pointers.bias = f.bias.data(), pointers.aux = p.out.data();
@@ -103,7 +104,8 @@ MatmulPointers pointers_of(const FusedMatmul& f) {
 void expect_epilogue_operands(const FusedMatmul& f, const MatmulShape& s) {
   const DType dtype = f.product.out.dtype();
   switch (f.epilogue) {
-    case Epilogue::kNone: case Epilogue::kSummands: break;
+    case Epilogue::kNone: break;
+    case Epilogue::kSummands: throw InternalError("cuBLASLt's epilogues add no matrix");
     case Epilogue::kBias: expect_operand("bias", f.bias, dtype, s.n); break;
     case Epilogue::kBiasGelu:
       expect_operand("bias", f.bias, dtype, s.n);

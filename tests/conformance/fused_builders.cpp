@@ -98,7 +98,7 @@ OpCase matmul_summands(const MatmulShape& s, bool residual, Index rank, Draw dra
                 input("outer", s.in, stored, draw)};
   c.run = [=](Ops& ops, Stream& stream, Views v, TensorView workspace) {
     const MatmulOperands p = product(s, v[0], v[1], v[2], workspace);
-    FusedMatmul fused{.epilogue = Epilogue::kSummands, .product = p, .bias = {}, .pre = {}, .result = {}};
+    FusedMatmul fused{.epilogue = Epilogue::kSummands, .product = p};
     if (residual) fused.residual = v[3];
     if (rank > 0) fused.inner = v[4], fused.outer = v[5];
     if (ops.try_fused(stream, fused)) return;

@@ -285,6 +285,39 @@ TEST(Matmul, SameBitsWhateverRanBeforeAndWhereverThingsLie) {
   }
 }
 
+// The residual stands where the result goes: a tile reads its own place before it writes there.
+TEST(Matmul, SummandsAreAddedOnTheTile) {
+  Fixture f;
+  const MatmulShape s{24, 40, 1100, Transpose::kNo, Transpose::kYes, DType::kF32, DType::kF32, Accumulate::kNo};
+  constexpr std::int64_t kRank = 16;
+  const PreparedProduct prepared = f.device.ops().prepare_fused(s, Epilogue::kSummands, kRank);
+  ASSERT_TRUE(prepared.fused);
+  const auto integers = [](Shape shape, std::int64_t step) {
+    TestTensor x(DType::kF32, shape);
+    for (std::int64_t i = 0; i < shape.num_elements(); ++i) x.set(i, static_cast<double>(i * step % 7 - 3));
+    return x;
+  };
+  const TestTensor a = integers({s.m, s.k}, 5), b = integers({s.n, s.k}, 3), inner = integers({s.m, kRank}, 2),
+                   outer = integers({s.n, kRank}, 4), out = integers({s.m, s.n}, 6), residual = integers({s.m, s.n}, 6);
+  TestTensor workspace(DType::kU8, {prepared.workspace});
+  ASSERT_TRUE(f.device.ops().try_fused(f.device.compute_stream(), {.epilogue = Epilogue::kSummands,
+                                                                   .product = {out.view(), a.view(), s.transpose_a, b.view(),
+                                                                               s.transpose_b, s.accumulate, workspace.view()},
+                                                                   .residual = out.view(), .inner = inner.view(),
+                                                                   .outer = outer.view()}));
+  for (std::int64_t i = 0; i < s.m * s.n; ++i) {
+    double sum = residual.at(i);
+    for (std::int64_t k = 0; k < s.k; ++k) sum += a.at(i / s.n * s.k + k) * b.at(i % s.n * s.k + k);
+    for (std::int64_t r = 0; r < kRank; ++r) sum += inner.at(i / s.n * kRank + r) * outer.at(i % s.n * kRank + r);
+    ASSERT_EQ(out.at(i), sum) << i;
+  }
+  EXPECT_TRUE(workspace.guards_intact());
+  MatmulShape widened = s;
+  widened.in = widened.out = DType::kF16;
+  EXPECT_TRUE(f.device.ops().prepare_fused(widened, Epilogue::kSummands, 0).fused);
+  EXPECT_FALSE(f.device.ops().prepare_fused(widened, Epilogue::kSummands, kRank).fused) << "rows of inner are read where they lie";
+}
+
 TEST(Matmul, TwoThreadsComputeTheSame) {
   std::thread([] {  // the team size is set for the thread that makes the device
     Doorbell bell;

@@ -147,7 +147,7 @@ TEST(Bench, KnowsGpt2) {
 TEST(Bench, BlocksPassOverTheirRowsNoOftenerThanTheyMust) {
   const auto units = [](const char* preset) {
     const MachineFacts machine{.bf16_over_fp32 = 2, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
-    const std::string text = R"({"batch": {"global": 1, "micro": 1, "sequence": 1024}, "precision": {"compute": "bf16"}})";
+    const std::string text = R"({"batch": {"global": 1, "micro": 1, "sequence": 1024}, "precision": {"compute": "fp32"}})";
     return row_units_per_block(config_of({fmt::format("model.preset={}", preset)}, text), machine);
   };
   EXPECT_NEAR(units("gpt2-124m"), 60, 0.5);
