@@ -89,7 +89,8 @@ bool LinearAdapter::multiply(Pass& p, const MatmulOperands& product, std::size_t
   if (!is_beside(i)) return alone(), false;
   const ScratchScope scope(p.scratch_cursor());
   const ConstTensorView z = p[z_], b = matrix(p, i, product.out.shape()[1]);
-  if (p.ops.try_fused(p.stream, {.epilogue = Epilogue::kSummands, .product = product, .residual = residual, .inner = z, .outer = b}))
+  if (p.ops.try_fused(p.stream, {.epilogue = Epilogue::kSummands, .product = product, .residual = residual,
+                                 .inner = z, .outer = b}))
     return true;
   alone();
   p.matmul(product.out, z, Transpose::kNo, b, Transpose::kYes, Accumulate::kYes);

@@ -15,8 +15,8 @@ namespace trident {
 // Returns the floats that multiply_blocked() needs; at most 10 MB.
 std::int64_t blocked_workspace_floats(const ProductTiles& tiles, const MatmulShape& shape);
 
-// Summands are added to a product before it is rounded: a matrix like out, and inner [m, rank] times outer [rank, n], which is stored
-// as b's [k, n] is. Either may be missing.
+// Summands are added to a product before it is rounded: a matrix like out, and inner [m, rank] times outer [rank, n], which is
+// stored as b's [k, n] is. Either may be missing.
 struct ProductSummands {
   const void *matrix = nullptr, *inner = nullptr, *outer = nullptr;
   std::int64_t rank = 0;
