@@ -57,6 +57,7 @@ struct EvalWork {
   std::vector<Question> questions;
   DocumentRules documents;
   SampleKind samples = SampleKind::kStream;
+  bool finds_documents = false;           // windows keep sequences apart
   std::vector<std::int32_t> token_bytes;  // by id; empty without a tokenizer
   std::string why_no_bytes;               // where that is so
   std::int64_t vocab_size = 0, sequence = 0;  // tokens of a window
@@ -106,6 +107,7 @@ EvalWork make_work(const EvalOptions& options, const DataConfig& data, const Mod
   const bool finds_documents = data.finds_documents();
   EvalWork work;
   work.samples = data.samples;
+  work.finds_documents = finds_documents;
   work.documents = document_rules(data, model.vocab_size, tokenizer);
   work.vocab_size = model.vocab_size;
   work.sequence = sequence;
@@ -365,6 +367,13 @@ std::optional<EvalReport> run_eval(const std::function<EvalOptions()>& read, Log
       log.write(LogLevel::kWarning,
                 "trident: ", fmt::format("no bits per byte of {}: its tokens have no text", in_quotes(set.name)));
   }
+  for (std::size_t s = 0; report && !options.hf_folder.empty() && !options.per_document && s < work.datasets.size(); ++s)
+    if (const IndexedDataset& data = *work.datasets[s];
+        !work.finds_documents && (data.mask() != nullptr || origin_in_record(data.prefix()).packed))
+      log.write(LogLevel::kWarning, "trident: ",
+                fmt::format("{}: windows run across its conversations, because a Hugging Face folder does not say how it was "
+                            "trained; --set data.samples=packed keeps them apart",
+                            data.prefix()));
   if (report && !report->sets.empty() && !report->knows_bytes)
     log.write(LogLevel::kWarning,
               "trident: ", fmt::format("no bits per byte without a tokenizer ({}); give --tokenizer", work.why_no_bytes));

@@ -204,7 +204,7 @@ TEST_F(AddedTokens, GetRowsOnceAndGoOut) {
 TEST_F(AddedTokens, TrainWholeBesideAdapters) {
   const std::string lora = "adapter.type=lora", save = "adapter.modules_to_save=embed_tokens";
   expect_one_line(start("frozen", {lora}), 64,
-                  {"model.vocab_size = 261", "has 259 tokens", "model.embed_tokens.weight", "as targets",
+                  {"model.vocab_size = 261", "has 259 tokens", "model.embed_tokens.weight", "one of those tokens as a target",
                    "name embed_tokens in adapter.modules_to_save"});
   expect_one_line(start("frozen", {"train.freeze=.*embed.*"}), 64, {"model.embed_tokens.weight", "leave it out of train.freeze"});
   expect_one_line(start("frozen", {}, false), 65, {"more_packs", "of 261 tokens", "vocab_size to 261 or more"});
@@ -278,6 +278,14 @@ TEST_F(FineTuning, GoesFromConversationsToAMergedFolder) {
     return read_file(place_ / (run + "/run.log")).find("to which its ids mean other texts") != std::string::npos;
   };
   EXPECT_TRUE(is_warned("others"));  // another tokenizer made its data
+  // A run does not go on with that of another one, whatever else is allowed.
+  const auto with_text = [&](const std::string& allowed) {
+    return run_program({"train", "--config", place_ / "others.json", "--set", "run.steps=2", "--set",
+                        "data.train=" + (place_ / "text"), "--set", "checkpoint.allow=" + allowed});
+  };
+  expect_one_line(with_text("data.train"), 64, {"data.train: tokenizer ", "ids mean other texts", "list \"data.tokenizer\""});
+  succeeded(with_text(R"(["data.train","data.tokenizer"])"));
+  EXPECT_NE(read_file(place_ / "lora/run.log").find("trained 0.0041M of 0.03M parameters"), std::string::npos);
   EXPECT_FALSE(is_warned("full"));
   EXPECT_NEAR(first_loss(full), first_loss(lora), 1e-5 * first_loss(full)) << "an adapter begins with adding nothing";
   EXPECT_LT(last_loss(full), 0.8 * first_loss(full));
@@ -289,6 +297,14 @@ TEST_F(FineTuning, GoesFromConversationsToAMergedFolder) {
                beside = loss_of({"--hf", place_ / "base", "--adapter", place_ / "adapter"}),
                merged = loss_of({"--hf", place_ / "merged"});
   EXPECT_NEAR(beside, merged, 1e-6 * merged);
+  const auto warned = [&](const std::vector<std::string>& more) {
+    const std::vector<std::string> eval{"eval", "--hf", place_ / "base", "--data", place_ / "chats"};
+    const ProgramOutcome outcome = succeeded(run_program(plus(eval, more)));
+    return outcome.err.find("windows run across its conversations") != std::string::npos;
+  };
+  EXPECT_TRUE(warned({}));
+  EXPECT_FALSE(warned({"--set", "data.samples=packed"}));
+  EXPECT_FALSE(warned({"--per-document"}));
 
   // The run's checkpoint is merged at once, also when its base has moved.
   const auto weights_of = [&](const std::string& folder) { return read_file(place_ / (folder + "/model.safetensors")); };

@@ -397,6 +397,21 @@ TEST_F(DataSummaryOfFiles, TokensSamplesAndEpochs) {
              "would take 1,600, some of them more than once"}));
 }
 
+// 1,299 samples, of which steps of another batch.global took some.
+TEST_F(DataSummaryOfFiles, EpochsAreWhatTheRunTakesFromItsFirstStepOn) {
+  const std::vector<WeightedPath> text{{file("text", 130), 1}};
+  RunPlan plan;
+  plan.config = small_with({"batch.sequence=10", "batch.global=8", "run.epochs=1"});
+  plan.config.run.steps = 163;
+  const auto notes = [&](std::optional<std::int64_t> taken) {
+    return data_summary(plan, open_token_sources(text, {}, std::nullopt), taken).notes;
+  };
+  EXPECT_EQ(notes({}), Lines{"run.epochs = 1: 163 steps of 8 samples; the last one takes 5 samples of the next epoch"});
+  EXPECT_EQ(notes(1200), Lines{"run.epochs = 1: 163 steps of 8 samples; with those of the steps until now it takes 1200 samples "
+                               "and leaves 99 samples out; --set run.epochs lengthens it"});
+  EXPECT_EQ(notes(1400), Lines{"run.epochs = 1: 163 steps of 8 samples; with those of the steps until now it takes 1400 samples"});
+}
+
 TEST_F(DataSummaryOfFiles, ABlendByFile) {
   const std::string a = file("a", 100), b = file("b", 10);
   EXPECT_EQ(lines({"batch.sequence=10", "batch.global=10", "run.steps=100"}, {{a, 3}, {b, 1}}),

@@ -41,11 +41,13 @@ std::optional<RecordedTokenizer> most_tokens(const DataConfig& data) {
 }
 
 struct AddedTokens {
-  std::int64_t tokens = 0, counted = 0;
-  std::string where;  // the first source that has them
+  std::int64_t tokens = 0;
+  std::optional<std::int64_t> counted_at = {};  // the first that counts
+  std::string where = "";                       // the source that has it, or else the first that has any
 };
 
-// Tokens from id `rows` on, in all of the data.
+// Tokens from id `rows` on, in all of the data up to the first that counts. Data whose record names a tokenizer of no more tokens
+// have none, and are not read.
 AddedTokens added_tokens_in(std::span<const TokenSource> sources, std::int64_t rows, std::int64_t vocab_size) {
   constexpr std::int64_t kAtOnce = 32'000;
   AddedTokens found;
@@ -54,6 +56,8 @@ AddedTokens added_tokens_in(std::span<const TokenSource> sources, std::int64_t r
   std::vector<std::uint8_t> counts;
   for (const TokenSource& source : sources) {
     const IndexedDataset& data = *source.dataset;
+    const std::optional<RecordedTokenizer> tokenizer = origin_in_record(data.prefix()).tokenizer;
+    if (tokenizer && tokenizer->vocab_size <= rows) continue;
     for (std::int64_t done = 0; done < source.num_tokens; done += kAtOnce) {
       const std::int64_t n = std::min(kAtOnce, source.num_tokens - done), first = source.first_token + done;
       stored.resize(static_cast<std::size_t>(n * size_of(data.type())));
@@ -64,8 +68,10 @@ AddedTokens added_tokens_in(std::span<const TokenSource> sources, std::int64_t r
       if (data.mask() != nullptr) data.mask()->read(first, counts);
       for (std::size_t i = 0; i < ids.size(); ++i) {
         if (ids[i] < rows) continue;
-        if (found.tokens++ == 0) found.where = source.label;
-        found.counted += counts[i];
+        if (found.tokens++ == 0 || counts[i] != 0) found.where = source.label;
+        if (counts[i] == 0) continue;
+        found.counted_at = first + static_cast<std::int64_t>(i);
+        return found;
       }
     }
   }
@@ -124,12 +130,14 @@ std::optional<std::string> refuse_frozen_rows(const TrainConfig& config, std::sp
     const std::string_view module = std::string_view(tensor.name).substr(0, tensor.name.rfind('.'));
     const std::string text = fmt::format(
         "model.vocab_size = {}: model.init_from = {} has {} tokens, and {}, to which rows are added, does not train, so that these "
-        "stay the mean of the others; {} has {} of those tokens, of which {} as targets; {}, or prepare the data with the "
+        "stay the mean of the others; {} has {}; {}, or prepare the data with the "
         "folder's own tokens",
-        tensor.shape.front(), initial.folder, there->shape.front(), tensor.name, added.where, added.tokens, added.counted,
+        tensor.shape.front(), initial.folder, there->shape.front(), tensor.name, added.where,
+        added.counted_at ? fmt::format("one of those tokens as a target, its token {}", *added.counted_at)
+                         : fmt::format("{} of those tokens, none of them as targets", added.tokens),
         config.adapter.type ? fmt::format("name {} in adapter.modules_to_save", module.substr(module.rfind('.') + 1))
         : config.train.only.empty() ? std::string("leave it out of train.freeze") : std::string("name it in train.only"));
-    if (added.counted > 0) throw ConfigError(text);
+    if (added.counted_at) throw ConfigError(text);
     return text;
   }
   return std::nullopt;

@@ -182,6 +182,7 @@ void describe_data(RunInputs& inputs, bool looks) {
       if (!looks) continue;
       if (!samples.contains(&dataset)) samples[&dataset] = sample_dataset(dataset, inputs.plan.model.vocab_size);
       facts.content = fmt::format("content {:016x}", samples[&dataset]);
+      if (const auto tokenizer = origin_in_record(dataset.prefix()).tokenizer) facts.tokenizer = tokenizer->fingerprint;
     }
   }
 }

@@ -398,18 +398,11 @@ void add_gpu_notes(RunPlan& plan, DeviceKind device) {
 // "train.only: 1048576 of 60162048 parameters train (1.74 %)".
 void add_trained_note(RunPlan& plan) {
   if (plan.model.tuning == nullptr) return;
-  double all = 0, trained = 0;
-  for (const UnitLayout& unit : plan.units)
-    for (const ParamSpec& spec : unit.specs)
-      for (const PartSpec& part : spec.parts) {
-        if (spec.tie == TiedEnd::kHead) continue;
-        const auto n = static_cast<double>(part.rows * (part.tensor_shape.rank() == 2 ? part.tensor_shape[1] : 1));
-        all += n;
-        if (part.trainable) trained += n;
-      }
+  const auto [trained, all] = count_parameters(plan);
   const TrainConfig& c = plan.config;
   const std::string_view key = !c.train.only.empty() ? "train.only" : !c.train.freeze.empty() ? "train.freeze" : "adapter";
-  plan.notes.push_back(fmt::format("{}: {:.0f} of {:.0f} parameters train ({:.3g} %)", key, trained, all, 100 * trained / all));
+  plan.notes.push_back(fmt::format("{}: {} of {} parameters train ({:.3g} %)", key, trained, all,
+                                   100 * static_cast<double>(trained) / static_cast<double>(all)));
 }
 
 }  // namespace

@@ -39,6 +39,19 @@ std::vector<double> backward_shares(const RunPlan& plan) {
 
 }  // namespace
 
+ParameterCounts count_parameters(const RunPlan& plan) {
+  ParameterCounts counts;
+  for (const UnitLayout& unit : plan.units)
+    for (const ParamSpec& spec : unit.specs)
+      for (const PartSpec& part : spec.parts) {
+        if (spec.tie == TiedEnd::kHead) continue;
+        const std::int64_t n = part.rows * (part.tensor_shape.rank() == 2 ? part.tensor_shape[1] : 1);
+        counts.all += n;
+        if (part.trainable) counts.trained += n;
+      }
+  return counts;
+}
+
 std::vector<double> step_costs(const RunPlan& plan) {
   std::vector<double> costs = unit_costs(plan.model, plan.config.batch);
   if (plan.model.tuning == nullptr) return costs;  // a third of which are in proportion

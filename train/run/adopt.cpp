@@ -195,12 +195,20 @@ void note_folder_that_is_gone(const TrainConfig& config, const Manifest& manifes
     notes.push_back(fmt::format("model.init_from = {}: is not there any more, and not needed to go on", *from));
 }
 
-// Takes the parts of a fingerprint that no split changes.
-JsonValue contents_of(const JsonValue& fingerprint) {
-  JsonValue::Array contents;
+// A fingerprint's values by one key: those by "content" are the parts that no split changes. Earlier versions have no "tokenizer".
+JsonValue column_of(const JsonValue& fingerprint, std::string_view key) {
+  JsonValue::Array values;
   if (fingerprint.is_array())
-    for (const JsonValue& facts : fingerprint.items()) contents.push_back(value_at(facts, "content"));
-  return contents;
+    for (const JsonValue& facts : fingerprint.items()) values.push_back(value_at(facts, key));
+  return values;
+}
+
+// All training data have one, as far as their records say.
+std::string tokenizer_of(const JsonValue& fingerprint) {
+  const JsonValue names = column_of(fingerprint, "tokenizer");
+  for (const JsonValue& name : names.items())
+    if (name.is_string() && !name.as_string().empty()) return name.as_string();
+  return "";
 }
 
 // Keys that values do not depend on, or that later training may change.
@@ -303,17 +311,26 @@ JsonValue data_fingerprint(const std::vector<DataFacts>& training) {
     JsonValue item;
     item.set("sizes", facts.sizes);
     item.set("content", facts.content);
+    if (!facts.tokenizer.empty()) item.set("tokenizer", facts.tokenizer);
     items.push_back(std::move(item));
   }
   return items;
 }
 
 void check_resumed_data(const TrainConfig& config, const std::vector<DataFacts>& training, const Resume& resume) {
+  const JsonValue now = data_fingerprint(training), &then = resume.manifest.data;
+  const std::string tokenizer = tokenizer_of(now), earlier = tokenizer_of(then);
+  // Other data may be meant, and other tokens are not: to the weights ids mean texts.
+  if (!tokenizer.empty() && !earlier.empty() && tokenizer != earlier && !allows(config, "data.tokenizer"))
+    throw ConfigError(
+        fmt::format("data.train: tokenizer {} made it, and the checkpoint {} was trained with data of tokenizer {}, to which the "
+                    "same ids mean other texts; prepare the data with that one, or list \"data.tokenizer\" in checkpoint.allow",
+                    tokenizer, resume.folder, earlier));
   if (allows(config, "data.train")) return;
-  JsonValue now = data_fingerprint(training), then = resume.manifest.data;
-  if (allows(config, "data.split")) now = contents_of(now), then = contents_of(then);
-  if (const auto difference = first_difference(now, then, "data.train")) {
-    refuse({"data.train", difference->a, difference->b}, "data.train", resume);
+  for (const char* const key : {"sizes", "content"}) {
+    if (key == std::string_view("sizes") && allows(config, "data.split")) continue;
+    if (const auto difference = first_difference(column_of(now, key), column_of(then, key), "data.train"))
+      refuse({"data.train", difference->a, difference->b}, "data.train", resume);
   }
 }
 

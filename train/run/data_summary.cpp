@@ -58,12 +58,15 @@ std::string repeats_text(const TrainConfig& config, std::int64_t samples) {
 }
 
 // Where run.epochs says how long the run is, how many steps that is.
-std::string epochs_text(const TrainConfig& config, std::int64_t samples) {
+std::string epochs_text(const TrainConfig& config, std::int64_t samples, std::int64_t taken) {
   const double epochs = config.run.epochs.value(), wanted = epochs * static_cast<double>(samples);
-  const std::int64_t over = config.run.steps * config.batch.global - std::llround(wanted);
+  const std::int64_t over = taken - std::llround(wanted);
   std::string text = fmt::format("run.epochs = {}: {} of {} samples", epochs, counted(config.run.steps, "step"),
                                  with_commas(config.batch.global));
-  if (over > 0)
+  if (taken != config.run.steps * config.batch.global)
+    text += fmt::format("; with those of the steps until now it takes {}{}", counted(taken, "sample"),
+                        over < 0 ? fmt::format(" and leaves {} out; --set run.epochs lengthens it", counted(-over, "sample")) : "");
+  else if (over > 0)
     text += fmt::format("; the last one takes {} {}", counted(over, "sample"),
                         epochs == std::floor(epochs) ? "of the next epoch" : "more than that, as no batch is cut");
   return text;
@@ -87,8 +90,9 @@ std::int64_t unused_documents(const std::string& split, std::span<const TokenSou
 
 }  // namespace
 
-DataSummary data_summary(const RunPlan& plan, const TokenSources& sources) {
+DataSummary data_summary(const RunPlan& plan, const TokenSources& sources, std::optional<std::int64_t> taken) {
   const TrainConfig& config = plan.config;
+  const std::int64_t of_run = taken.value_or(config.run.steps * config.batch.global);
   const std::int64_t sequence = config.batch.sequence;
   TokenSource all;
   all.label = fmt::format("{} files", sources.train.size());
@@ -101,8 +105,8 @@ DataSummary data_summary(const RunPlan& plan, const TokenSources& sources) {
     all.targets = source.targets && all.targets ? std::optional(*all.targets + *source.targets) : std::nullopt;
   }
   const auto line_of = [&](const TokenSource& source, std::string_view more) {
-    const double taken = source.weight / all.weight * static_cast<double>(config.run.steps * config.batch.global),
-                 epochs = taken / static_cast<double>(std::max<std::int64_t>(1, source.num_samples(sequence)));
+    const double own = source.weight / all.weight * static_cast<double>(of_run),
+                 epochs = own / static_cast<double>(std::max<std::int64_t>(1, source.num_samples(sequence)));
     return fmt::format("data: {}{}; this run takes {:.{}f} epochs", size_text(source, sequence), more, epochs,
                        epochs < 0.1  ? 4
                        : epochs < 10 ? 2
@@ -111,7 +115,7 @@ DataSummary data_summary(const RunPlan& plan, const TokenSources& sources) {
   const bool is_blend = sources.train.size() > 1;
   DataSummary lines;
   lines.line = line_of(is_blend ? all : sources.train.front(), "");
-  if (config.run.epochs) lines.notes.push_back(epochs_text(config, samples_of(sources.train, sequence)));
+  if (config.run.epochs) lines.notes.push_back(epochs_text(config, samples_of(sources.train, sequence), of_run));
   if (is_blend) {
     add_lines(lines.details, sources.train, [&](const TokenSource& source) {
       return line_of(source, fmt::format(", {:.3g} % of every batch", 100 * source.weight / all.weight));

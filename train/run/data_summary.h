@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,7 +21,8 @@ struct DataSummary {
   // A line for each of several training files, and for those that are held out. Of many files the first eight.
   std::vector<std::string> details;
 };
-DataSummary data_summary(const RunPlan& plan, const TokenSources& sources);
+// `taken`: the samples that the run will have taken at its end, where steps were made with another batch.global, or skipped.
+DataSummary data_summary(const RunPlan& plan, const TokenSources& sources, std::optional<std::int64_t> taken = std::nullopt);
 
 // One for each file of whose documents data.split leaves none to the share that is held out, although it asks for one.
 std::vector<std::string> empty_share_warnings(const TrainConfig& config, const TokenSources& sources);

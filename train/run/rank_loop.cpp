@@ -160,8 +160,10 @@ void RankLoop::write_start_file(FunctionRef<void()> write) {
 }
 
 void RankLoop::open_run_folder(std::int64_t largest) {
+  const std::int64_t left = std::max<std::int64_t>(0, plan_.config.run.steps - updates());
+  const std::int64_t taken = trainer_.position().position + left * plan_.config.batch.global;
   const OpeningLines opening =
-      opening_lines(plan_, here_.device.describe(), trainer_.arena_plan(), largest, data_summary(plan_, inputs_.sources));
+      opening_lines(plan_, here_.device.describe(), trainer_.arena_plan(), largest, data_summary(plan_, inputs_.sources, taken));
   for (const std::string& line : opening.shown) sink_.line(line);
   for (const std::string& line : opening.details) sink_.detail(line);
   for (const std::string& line : inputs_.warnings) here_.logger.warning("{}", line);

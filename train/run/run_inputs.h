@@ -20,6 +20,7 @@ struct DataFacts {
   std::string label;    // TokenSource::label
   std::string sizes;    // "10 documents, ..."
   std::string content;  // a hash of what sample_dataset() looks at; empty where another process of the node does
+  std::string tokenizer = "";  // the fingerprint of the one that made it, where its record says so; empty likewise
 };
 
 // Read-only while the ranks run; ranks that are threads share it.

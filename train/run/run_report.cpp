@@ -18,6 +18,7 @@
 #include "model/config/model_stats.h"
 #include "pipeline/schedule/step_simulator.h"
 #include "train/log/console.h"
+#include "train/plan/step_flops.h"
 #include "train/run/dry_run.h"
 #include "train/run/resume.h"
 #include "train/run/zero_cost.h"
@@ -262,10 +263,12 @@ OpeningLines opening_lines(const RunPlan& plan, const std::string& device, const
 
 std::vector<std::string> closing_lines(const RunPlan& plan, const RunSummary& summary) {
   const ParallelDegrees& d = plan.grid.degrees();
+  const ParameterCounts parameters = count_parameters(plan);
   std::vector<std::string> lines;
   lines.push_back(fmt::format(
-      "trained {:.2f}M parameters for {} on {} tokens in {:.1f} s ({}DP x {}PP x {}TP, {}){}",
-      1e-6 * static_cast<double>(num_parameters(plan.model)), counted(summary.updates, "update"), summary.tokens, summary.seconds,
+      "trained {}{:.2f}M parameters for {} on {} tokens in {:.1f} s ({}DP x {}PP x {}TP, {}){}",
+      parameters.trained < parameters.all ? fmt::format("{:.3g}M of ", 1e-6 * static_cast<double>(parameters.trained)) : "",
+      1e-6 * static_cast<double>(parameters.all), counted(summary.updates, "update"), summary.tokens, summary.seconds,
       d.data, d.pipeline, d.tensor, counted(plan.world_size(), "rank"),
       summary.skipped > 0 ? fmt::format(", {} skipped for non-finite gradients{}", counted(summary.skipped, "batch", "batches"),
                                         plan.counts_targets() ? " or without a target that counts" : "")
