@@ -44,10 +44,10 @@ void CallTrace::append(std::span<const std::int64_t> values) {
 }
 
 void CallTrace::append(const FusedMatmul& fused) {
-  const auto& [epilogue, product, bias, pre, result] = fused;
+  const auto& [epilogue, product, bias, pre, result, residual, inner, outer] = fused;
   const auto& [out, a, transpose_a, b, transpose_b, accumulate, workspace, scale] = product;
   const auto all = [this](const auto&... fields) { (append(fields), ...); };
-  all(epilogue, out, a, transpose_a, b, transpose_b, accumulate, workspace, scale, bias, pre, result);
+  all(epilogue, out, a, transpose_a, b, transpose_b, accumulate, workspace, scale, bias, pre, result, residual, inner, outer);
 }
 
 void CallTrace::append(const VocabularyShard& shard) {
