@@ -275,6 +275,8 @@ TEST_F(ForeignInput, AFileThatTheScriptWritesIsReadFromIt) {
                        "deepspeed pretrain_gpt.py --deepspeed --deepspeed_config $F --lr 1"),
             "Megatron-LM --deepspeed=true\nMegatron-LM --deepspeed_config=\"./ds.$JOB.json\"\nMegatron-LM --lr=\"1\"\n"
             "DeepSpeed zero_optimization.stage=1\n");
+  EXPECT_TRUE(of_command("cat <<E > ./ds.json\n{\"bf16\": {\"enabled\": true}}\nE\ndeepspeed x.py --deepspeed d/../ds.json")
+                  .ends_with("DeepSpeed bf16.enabled=true\n"));
   EXPECT_EQ(refusal("cat <<E > ds.json\n{\"a\"\nE\ndeepspeed pretrain_gpt.py --deepspeed_config ds.json"),
             "ds.json:2:1: not valid JSON: the end of the text where \":\" is expected");
 }
