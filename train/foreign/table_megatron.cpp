@@ -1,6 +1,6 @@
 // Flags of Megatron-LM: megatron/training/arguments.py and the dataclasses that it makes flags of, core 0.5 to 0.19, and those that
-// Megatron-DeepSpeed (Microsoft's and BigScience's) and Pai-Megatron-Patch have beside them in their own scripts. What would
-// make another model or another loss is refused; what trains the same model another way, such as a batch that grows, differs.
+// Megatron-DeepSpeed (Microsoft's and BigScience's) and Pai-Megatron-Patch have beside them in their own scripts. A flag
+// of another model or another loss is refused; one that trains the same model another way, such as a batch that grows, differs.
 #include "train/foreign/tables.h"
 
 namespace trident {

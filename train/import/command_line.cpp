@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/json_reader.h"
+#include "train/config/option_table.h"
 #include "train/import/text_limits.h"
 
 namespace trident {
@@ -267,12 +268,15 @@ class Command {
       const bool is_own = own != nullptr && (own->verdict != Verdict::kRefused || *passes_on_ != ForeignSystem::kMegatron);
       if (!is_own && other != nullptr) system = *passes_on_;
     }
-    if (unknown != nullptr) {  // of a value it is what the user gives later; other words may be flags
+    if (unknown != nullptr) {  // the user gives one value later; other words may be flags
       const ForeignKey* const row = row_of(system);
       const auto ends = [&](std::string_view end) { return flag_name(key).ends_with(end); };  // as names of flags with a value do
       const bool is_switch = row != nullptr && !row->value.empty() && row->verdict != Verdict::kAlways && !ends("_dir") &&
                              !ends("_path") && !ends("_format") && !ends("_impl") && !ends("_method");
-      if (is_switch || (unknown == &word && !key.starts_with('-')))
+      const Option* const option = row == nullptr ? nullptr : find_option(key_of(row->to));
+      const bool takes_list = (row != nullptr && row->convert == Convert::kList) ||
+                              (option != nullptr && (takes(option->takes, Takes::kSources) || takes(option->takes, Takes::kTexts)));
+      if (is_switch || (value.is_array() && !takes_list) || (unknown == &word && !key.starts_with('-')))
         fail(*unknown, unknown->unknown + (unknown->unknown.starts_with("it ") ? "; give import the command alone" : ""));
     }
     leaves_.push_back(

@@ -1,7 +1,9 @@
 // This computes what follows from several arguments of Trainer, TRL and the programs around them.
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -19,11 +21,14 @@ bool has_adapter(const Facts& facts) { return facts.find("adapter.type") != null
 
 std::string_view stage_fact(const Facts& facts) { return facts.find("@stage") != nullptr ? "@stage" : "@program"; }
 
-// Refuses a method whose name is among the words of `names`.
-void refuse_other_methods(std::string_view names, std::string_view origin) {
-  const std::vector<std::string> words = words_in(lower(names), "/_-. ");
+constexpr std::array<std::string_view, 10> kOtherMethods = {"reward", "grpo", "kto", "orpo",  "rloo",
+                                                            "ppo",    "gkd",  "cpo", "simpo", "distillation"};
+
+// Refuses a method, one of `others`, whose name is among the words of `names`.
+void refuse_other_methods(std::span<const std::string_view> others, std::string_view names, std::string_view origin) {
+  const std::vector<std::string> words = words_in(lower(names), "_-. ");
   if (std::ranges::find(words, "dpo") != words.end()) return;
-  for (const std::string_view other : {"grpo", "kto", "orpo", "rloo", "ppo", "reward", "gkd", "cpo", "simpo", "distillation"})
+  for (const std::string_view other : others)
     if (std::ranges::find(words, other) != words.end())
       throw ConfigError(
           fmt::format("{}: no training by {} here; take supervised fine-tuning (sft), pre-training or dpo", origin, other));
@@ -33,11 +38,17 @@ void refuse_other_methods(std::string_view names, std::string_view origin) {
 Stage stage_of(const Facts& facts) {
   const Fact* const said = facts.find(stage_fact(facts));
   if (said == nullptr) {
-    // ORPO and others have a beta, too: where no program says which it is, the names of the file and of what it writes do.
+    // ORPO and others have a beta, too, though not a reward model: where no program says which it is, the last parts of the names
+    // of the file and of what it writes do.
+    const auto last_part = [](std::string_view path) {
+      const std::vector<std::string> parts = words_in(path, "/");
+      return parts.empty() ? "" : parts.back();
+    };
     for (const std::string_view name : {"loss.beta", "loss.variant"})
       if (facts.is_given(name)) {
         const std::string& origin = facts.find(name)->origin;
-        refuse_other_methods(fmt::format("{} {}", origin.substr(0, origin.find(':')), facts.text("run.dir")), origin);
+        refuse_other_methods(std::span(kOtherMethods).subspan(1),
+                             last_part(origin.substr(0, origin.find(':'))) + ' ' + last_part(facts.text("run.dir")), origin);
         return Stage::kDpo;
       }
     return facts.is_given("batch.sequence") || facts.is_given("@packing") ? Stage::kSft : Stage::kTrainer;
@@ -45,7 +56,7 @@ Stage stage_of(const Facts& facts) {
   const std::string path = facts.word(stage_fact(facts));
   const std::vector<std::string> words = words_in(path.substr(path.find_last_of("/ ") + 1), "_-.");
   const auto has = [&](std::string_view word) { return std::ranges::find(words, word) != words.end(); };
-  refuse_other_methods(path.substr(path.find_last_of("/ ") + 1), said->origin);
+  refuse_other_methods(kOtherMethods, path.substr(path.find_last_of("/ ") + 1), said->origin);
   if (has("dpo") || has("ipo") || has("rlhf")) return Stage::kDpo;
   return has("sft") ? Stage::kSft : has("pt") ? Stage::kPretrain : Stage::kTrainer;
 }

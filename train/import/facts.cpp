@@ -87,12 +87,12 @@ bool Fact::is_open() const { return text_of(value).find_first_of("$`") != std::s
 
 std::string text_of(const JsonValue& value) { return value.is_string() ? value.as_string() : to_json_text(value); }
 
-std::optional<JsonValue> number_in(std::string_view text) {
-  if (text.starts_with('+')) text.remove_prefix(1);
-  constexpr std::string_view kDigits = "0123456789";
-  if (const std::size_t bar = text.find('_'); bar != text.npos && bar > 0 && bar + 1 < text.size() &&  // Python's 300_000_000
-                                              kDigits.find(text[bar - 1]) != text.npos && kDigits.find(text[bar + 1]) != text.npos)
-    return number_in(fmt::format("{}{}", text.substr(0, bar), text.substr(bar + 1)));
+std::optional<JsonValue> number_in(std::string_view given) {
+  if (given.starts_with('+')) given.remove_prefix(1);
+  const auto is_digit = [&](std::size_t at) { return at < given.size() && given[at] >= '0' && given[at] <= '9'; };
+  std::string text;
+  for (std::size_t i = 0; i < given.size(); ++i)
+    if (given[i] != '_' || i == 0 || !is_digit(i - 1) || !is_digit(i + 1)) text += given[i];  // Python's 300_000_000
   if (text.empty() || text.find_first_not_of("0123456789.eE+-") != text.npos) return std::nullopt;
   const char* const end = text.data() + text.size();
   std::int64_t integer = 0;

@@ -95,8 +95,8 @@ struct Formula {
   std::string_view product, over = {};  // names and numbers, with blanks; a name that ends in ? is 1 where nobody says it
   Round round = Round::kExact;
 };
-// Takes what the formula gives; of an open fact it is as open. Where a name has no fact, a remark says so. Whether it is
-// a default does not depend on the ranks. ConfigError for a fraction that the formula does not round, and for a divisor below 1.
+// Takes what the formula gives, which is open where one of its facts is. Where a name has no fact, a remark says so. Whether it
+// is a default does not depend on the ranks. ConfigError for a fraction that the formula does not round, and for a divisor below 1.
 void apply(Facts& facts, const Formula& formula);
 
 // Whether `origin` is `part`, or one of several that it is made of.

@@ -143,6 +143,8 @@ class Inputs {
     std::optional<ForeignSystem> system = {};
   };
 
+  // The name by which `written_` has a file.
+  static std::string written_name(const std::string& file) { return std::filesystem::path(file).lexically_normal().string(); }
   // One byte more than the limit, at most.
   static std::string text_of(const std::string& file) {
     std::string text(kMaxForeignBytes + 1, '\0');
@@ -164,9 +166,11 @@ class Inputs {
   // `by` names the file, unless the user does. `prefix` goes before the keys of a file of a part of its system's. A file is read
   // once, whatever its names.
   const Known& read(const std::string& file, const ForeignLeaf* by, std::optional<ForeignSystem> system, std::string_view prefix) {
-    const auto written = written_.find(file);
+    const auto written = written_.find(written_name(file));
     const bool is_written = by != nullptr && written != written_.end();
-    const std::string identity = file == "-" || is_written ? file : std::filesystem::weakly_canonical(file).string();
+    const std::string identity = file == "-"  ? file
+                                 : is_written ? written->first
+                                              : std::filesystem::weakly_canonical(file).string();
     const auto [known, is_new] = known_.try_emplace(identity, Known{file});
     if (!is_new) return known->second;
     const std::string whole = is_written ? written->second : text_of(file);
@@ -297,7 +301,7 @@ class Inputs {
     return (is_short ? "fsdp_" : "") + name.substr(name.find('.') + 1);
   }
   std::string find_file(const ForeignLeaf& leaf, const std::string& name) const {
-    if (written_.contains(name)) return name;
+    if (written_.contains(written_name(name))) return name;
     const std::filesystem::path folder = leaf.file == "-" ? "" : std::filesystem::path(leaf.file).parent_path();
     const std::string beside = (folder / name).string();
     if (file_exists(beside)) return beside;

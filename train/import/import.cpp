@@ -172,9 +172,10 @@ class Resolver {
       derive();
       list_values();
     } catch (const ConfigError& error) {
-      for (const Judged& one : judged_)
-        if (is_open(one.key.leaf) && std::string_view(error.what()).starts_with(one.origin))
-          throw ConfigError(fmt::format("{} ({})", error.what(), one.key.leaf.remark));
+      const std::string_view what = error.what();
+      for (const Judged& one : judged_)  // a colon or a comma ends an origin
+        if (is_open(one.key.leaf) && what.starts_with(one.origin) && what.substr(one.origin.size()).find_first_of(":,") == 0)
+          throw ConfigError(fmt::format("{} ({})", what, one.key.leaf.remark));
       throw;
     }
     for (Judged& one : judged_) finish(one);

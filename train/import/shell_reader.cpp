@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <span>
 
 #include "core/json_reader.h"
@@ -77,26 +78,38 @@ class Reader : WordReader {
     while (is_digit(peek(digits))) ++digits;
     digits += peek(digits) == '&' && peek(digits + 1) == '>' ? 1 : 0;
     if ((peek(digits) != '<' && peek(digits) != '>') || peek(digits + 1) == '(') return false;
+    const bool is_standard = digits == 0 || (digits == 1 && has("1&", peek()));
     pos_ += digits;
-    const bool is_document = !takes("<<<") && (takes("<<-") || takes("<<")), is_output = peek() == '>' && peek(1) != '>';
+    const bool is_document = !takes("<<<") && (takes("<<-") || takes("<<")), is_output = peek() == '>',
+               has_tabs = is_document && text_[pos_ - 1].c == '-', appends = is_output && peek(1) == '>';
     while (!is_document && has("<>&|", peek()) && !at_end()) ++pos_;
     skip_blanks();
     const std::size_t from = pos_;
     const std::string where = bytes_of(scanned_word());
-    if (is_document) here_documents_.push_back({where, pos_ - from != where.size()});
-    else if (is_output) output_ = where;
+    if (is_document) here_documents_.push_back({where, pos_ - from != where.size(), has_tabs});
+    if (!is_output) return true;
+    const std::string file = std::filesystem::path(where).lexically_normal().string();
+    lose(is_standard ? std::exchange(output_, file) : file);
+    if (is_standard) appends_ = appends;
     return true;
+  }
+  // Another command changes the file, or this one writes elsewhere.
+  void lose(const std::string& file) {
+    if (runs_ == kNever || file.empty()) return;
+    script_.files.erase(file);
+    for (HereDocument& document : here_documents_)
+      if (document.file == file) document.file.clear();
   }
   // Keeps the texts that were written into files before here.
   void keep_files() {
     for (HereDocument& document : std::exchange(written_, {})) {
-      if (runs_ == kNever) continue;
-      script_.files.erase(document.file);
-      if (runs_ != 0) continue;
+      if (document.runs == kNever || (document.appends && !script_.files.contains(document.file))) continue;
+      if (document.runs != 0 || !document.appends) script_.files.erase(document.file);
+      if (document.runs != 0) continue;
       Fields content{false};
       if (document.is_quoted) content.put_value(document.text, true);
       else Reader(script_, std::move(document.text)).scan(content, Stop::kEnd, true);
-      script_.files.emplace(document.file, bytes_of(content.take_one()));
+      script_.files[document.file] += bytes_of(content.take_one());
     }
   }
 
@@ -140,7 +153,9 @@ class Reader : WordReader {
     blocks_.pop_back();
     pos_ += bytes;
     outcome_ = Outcome::kPresumed;
+    runs_ = blocks_.back().base;
     for (skip_blanks(); takes_redirection(); skip_blanks()) {}
+    lose(std::exchange(output_, {}));
   }
   // A command, or what stands between two.
   void step() {
@@ -214,7 +229,6 @@ class Reader : WordReader {
     std::vector<Text> words;
     Variables given;
     const std::size_t begin = pos_, documents = here_documents_.size();
-    output_.clear();
     const int runs = std::exchange(runs_, kNever);
     while (skip_blanks(), takes_assignment(given, false)) {}
     const bool is_assignment = ends_word(peek()) && !has("<>", peek());  // else its variables are those of the command alone
@@ -238,7 +252,11 @@ class Reader : WordReader {
       declares = is_listed(first_word(), "export declare local readonly typeset");
     }
     if (pos_ == begin) fail_alone();
-    if (first_word() == "cat" && words.size() == 1 && here_documents_.size() > documents) here_documents_.back().file = output_;
+    if (first_word() == "cat" && words.size() == 1 && here_documents_.size() > documents) {
+      HereDocument& document = here_documents_.back();
+      document.file = std::exchange(output_, {}), document.appends = appends_, document.runs = runs_;
+    }
+    lose(std::exchange(output_, {}));
     const bool has_parentheses = !words.empty() && words.size() <= 2 && takes("(");
     if (has_parentheses && (skip_blanks(), !takes(")"))) fail_alone();
     if (has_parentheses || (words.size() == 2 && first_word() == "function")) {
@@ -246,7 +264,10 @@ class Reader : WordReader {
       return skip_lines();
     }
     why_test_ = 0;
-    settle(words.empty() ? Outcome::kTrue : first_word() == "!" ? Outcome::kUnknown : Outcome::kPresumed);
+    settle(words.empty()             ? Outcome::kTrue
+           : first_word() == "!"     ? Outcome::kUnknown
+           : first_word() == "false" ? Outcome::kFalse
+                                     : Outcome::kPresumed);
     if (!words.empty() && runs_ != kNever) emit(words, given, at(begin));
   }
   void emit(const std::vector<Text>& words, const Variables& given, int begin) {
@@ -278,6 +299,9 @@ class Reader : WordReader {
     script_.commands.push_back(std::move(command));
   }
   void set_arguments(const std::vector<Text>& items, int begin) {
+    std::size_t bytes = items.size();
+    for (const Text& item : items) bytes += item.size();
+    script_.spend(bytes, begin);
     std::erase_if(script_.variables, [](const auto& variable) { return is_digit(variable.first[0]); });
     Variable& all = script_.variables["@"];
     if (runs_ != 0) return set_unknown(all, "@", begin, runs_);
@@ -341,7 +365,8 @@ class Reader : WordReader {
     return is_followed ? any : Outcome::kUnknown;
   }
   int why_test_ = 0;    // why nobody knows what the last test comes to
-  std::string output_;  // the file behind ">" of this command
+  std::string output_;  // the file that this command's standard output goes to
+  bool appends_ = false;
   std::vector<ShellWord> before_;
   std::vector<Block> blocks_;
   Outcome outcome_ = Outcome::kPresumed;  // of the last one

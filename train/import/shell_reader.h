@@ -23,7 +23,8 @@ struct ShellCommand {
   std::string doubt;                // why nobody knows whether it runs; "": it does
 };
 
-// Texts that the script writes into files by `cat <<END > FILE`, by the names of the files.
+// Texts that the script writes into files by `cat <<END > FILE`, by the files' names without "." and "..". A file that another
+// redirection changes, or whose command nobody knows to run, has none.
 using ShellFiles = std::map<std::string, std::string, std::less<>>;
 
 // The commands that `text`, which check_foreign_text() accepts, runs in an environment of `variables` ("NAME=value" with their

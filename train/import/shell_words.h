@@ -166,9 +166,15 @@ class Cursor {
         begin = pos_;
         while (!at_end() && text_[pos_].c != '\n') ++pos_;
         line = typed(begin);
-        line.erase(0, line.find_first_not_of('\t'));  // for <<-, and no other document has its end behind tabs
+        if (document.has_tabs) line.erase(0, line.find_first_not_of('\t'));
       }
       document.text = part(first, begin);
+      bool is_before = document.has_tabs;
+      std::erase_if(document.text, [&](const Char& c) {
+        const bool is_tab = is_before && c.c == '\t';
+        is_before = is_tab || (document.has_tabs && c.c == '\n');
+        return is_tab;
+      });
       if (!document.file.empty()) written_.push_back(std::move(document));
     }
     pos_ = std::min(pos_, text_.size());
@@ -214,7 +220,10 @@ class Cursor {
   struct HereDocument {
     std::string end;
     bool is_quoted;  // nothing in it is replaced
+    bool has_tabs;   // <<-: those before its lines are none of it
     std::string file = {};
+    bool appends = false;
+    int runs = 0;  // of the command that writes it
     Text text = {};
   };
   std::vector<HereDocument> here_documents_, written_;  // those to come, and those of files that are not kept yet
@@ -248,7 +257,9 @@ class WordReader : protected Cursor {
       if (at_end()) script_.fail(at(begin), stop == Stop::kQuote ? "nothing closes this quote" : "nothing closes this brace");
       if ((stop == Stop::kQuote && takes("\"")) || (stop == Stop::kBrace && takes("}"))) return;
       if (takes("\\\n")) continue;
-      if (c == '\\' && pos_ + 1 < text_.size() && (!is_quoted || has("$`\"\\}", peek(1)))) {
+      if (c == '\\' && pos_ + 1 < text_.size() && (!is_quoted || has("$`\\", peek(1)) ||
+                                                    (stop != Stop::kEnd && peek(1) == '"') ||
+                                                    (stop == Stop::kBrace && peek(1) == '}'))) {
         out.put(text_[pos_ + 1]);
         pos_ += 2;
       } else if (c == '\'' && !is_quoted) {

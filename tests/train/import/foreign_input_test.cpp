@@ -240,6 +240,12 @@ TEST_F(ForeignInput, ValuesThatOnlyTheScriptsUserKnowsAreRemarked) {
   EXPECT_EQ(refusal("torchrun pretrain_gpt.py --bf16 $ARGS"),
             "run.sh:1:33: \"$ARGS\" is set nowhere before line 1; write ARGS=... above it") << "it may be flags";
   EXPECT_EQ(refusal("torchrun x.py $ARGS"), "run.sh:1:15: \"$ARGS\" is set nowhere before line 1; write ARGS=... above it");
+  for (const std::string flag : {"--lr 1e-4", "--num-workers 8", "--train-samples $2", "--unknown 1"})
+    EXPECT_TRUE(contains(refusal("set -- a b\ntorchrun pretrain_gpt.py " + flag + " $ARGS"),
+                         ": \"$ARGS\" is set nowhere before line 2; write ARGS=... above it"))
+        << "flags may stand in it";
+  for (const std::string flag : {"--data-path 0.3 a 0.7 $B", "--lr $B --bf16"})
+    EXPECT_TRUE(contains(of_command("torchrun pretrain_gpt.py " + flag), "$B")) << "a list goes on, and one word is the value";
   EXPECT_EQ(refusal("for i in 1 2; do\n  torchrun x.py\ndone"),
             "run.sh:2:3: nobody knows whether this command runs: it depends on the loop in line 1, which import does not follow; "
             "give import "
@@ -275,6 +281,8 @@ TEST_F(ForeignInput, AFileThatTheScriptWritesIsReadFromIt) {
                        "deepspeed pretrain_gpt.py --deepspeed --deepspeed_config $F --lr 1"),
             "Megatron-LM --deepspeed=true\nMegatron-LM --deepspeed_config=\"./ds.$JOB.json\"\nMegatron-LM --lr=\"1\"\n"
             "DeepSpeed zero_optimization.stage=1\n");
+  EXPECT_TRUE(of_command("cat <<E > ./ds.json\n{\"bf16\": {\"enabled\": true}}\nE\ndeepspeed x.py --deepspeed d/../ds.json")
+                  .ends_with("DeepSpeed bf16.enabled=true\n"));
   EXPECT_EQ(refusal("cat <<E > ds.json\n{\"a\"\nE\ndeepspeed pretrain_gpt.py --deepspeed_config ds.json"),
             "ds.json:2:1: not valid JSON: the end of the text where \":\" is expected");
 }

@@ -63,8 +63,15 @@ TEST(HuggingFaceImport, ABetaIsOfTheMethodThatTheNamesAroundItSay) {
   EXPECT_EQ(became(imported(S::kHuggingFace, {{"beta", 0.1}}), "loss.type"), "\"dpo\"");
   expect_refusal({{"beta", 0.1}, {"output_dir", "data/zephyr-orpo"}}, "--beta 0.1: no training by orpo here");
   expect_error<ConfigError>(
-      [] { import_leaves({{S::kHuggingFace, "recipes/ORPO/c.yaml", 3, 1, "beta", 0.1}}); },
-      {"recipes/ORPO/c.yaml:3 beta: 0.1: no training by orpo here; take supervised fine-tuning (sft), pre-training or dpo"});
+      [] { import_leaves({{S::kHuggingFace, "recipes/c-ORPO.yaml", 3, 1, "beta", 0.1}}); },
+      {"recipes/c-ORPO.yaml:3 beta: 0.1: no training by orpo here; take supervised fine-tuning (sft), pre-training or dpo"});
+  expect_refusal({{"beta", 0.1}, {"output_dir", "out/zephyr-orpo/"}}, "no training by orpo here");
+  for (const char* const folder : {"out/helpful-reward", "/home/ppo/out", "kto/out/"})
+    EXPECT_EQ(became(import_leaves({{S::kHuggingFace, "grpo/c.yaml", 3, 1, "beta", 0.1},
+                                    {S::kHuggingFace, "grpo/c.yaml", 4, 1, "output_dir", folder}}),
+                     "loss.type"),
+              "\"dpo\"")
+        << folder << ": folders are the user's, and a reward model's training has no beta";
 }
 
 TEST(HuggingFaceImport, ASmallShareOfValidationIsWrittenWithoutAnExponent) {

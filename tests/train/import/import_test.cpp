@@ -9,6 +9,7 @@
 
 #include "core/file_io.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/support/error_text.h"
 
 namespace trident {
 namespace {
@@ -48,6 +49,7 @@ constexpr ForeignKey kDeepSpeedRows[] = {
 };
 constexpr ForeignKey kImportRows[] = {
     {"micro_batch", kMapped, "batch.micro", {}, {}, "8"},
+    {"micro", kAlways, {}, {}, "batches are always small"},
     {"accumulation", kMapped, "@accumulation", {}, {}, "1"},
     {"bf16", kMapped, "precision.compute", "\"bf16\""},
     {"fp16", kMapped, "precision.compute", "\"fp16\""},
@@ -280,6 +282,17 @@ TEST(Import, NumbersThatCannotBeAreRefusedBeforeTheyAreMultipliedOrDivideAnother
   std::string unknown;
   for (const ImportedValue& value : imported(open).values) unknown += value.unknown.empty() ? "" : value.path + ' ';
   EXPECT_EQ(unknown, "batch.global batch.micro ") << "what is made of what nobody knows is as unknown";
+}
+
+TEST(Import, AnErrorGivesNoReasonOfAFlagWhoseNameIsItsBeginning) {
+  std::vector<ForeignLeaf> open =
+      yaml({{"num_processes", 4}}) + flags({{"micro", true}, {"micro_batch", "x"}, {"accumulation", 2}});
+  open[1].remark = "an argument";
+  open[2].line = 1;
+  const auto error = [&] { return error_of<ConfigError>([&] { imported(open); }); };
+  EXPECT_EQ(error(), "run.sh:1 --micro_batch x: must be a number; correct it");
+  open[2].remark = "another";
+  EXPECT_TRUE(error().ends_with(" (another)")) << error();
 }
 
 TEST(Import, ABatchThatDoesNotDivideIsRefused) {

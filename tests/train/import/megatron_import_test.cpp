@@ -39,6 +39,15 @@ Facts llama(std::initializer_list<std::pair<const char*, JsonValue>> given) {
   return facts;
 }
 
+TEST(ImportedNumbers, BarsStandBetweenDigitsAlone) {
+  EXPECT_EQ(number_in("+1_000_0"), JsonValue(10'000));
+  EXPECT_EQ(number_in("1_0.2_5e1_0"), JsonValue(10.25e10));
+  for (const char* const text : {"_1", "1_", "1__0", "1_.5", "_"}) EXPECT_EQ(number_in(text), std::nullopt) << text;
+  std::string zeros = "0";
+  for (int i = 0; i < 500'000; ++i) zeros += "_0";
+  EXPECT_EQ(number_in(zeros), JsonValue(0));
+}
+
 Facts derived(Facts facts) {
   derive_megatron(facts);
   return facts;

@@ -124,10 +124,31 @@ TEST(ShellReader, TextsThatCatWritesIntoFilesAreKept) {
   };
   EXPECT_EQ(written("N=2\ncat <<EOT > d/ds.$N.json\n{\"stage\": $N, \"a\": \"\\$N\"}\nEOT\nrun"),
             "d/ds.2.json: {\"stage\": 2, \"a\": \"$N\"}\n");
-  EXPECT_EQ(written("N=2\ncat > ds.json <<'E'\n$N\nE\ncat > b <<-E\n\tx\n\tE\n"), "b: \tx\nds.json: $N\n");
+  EXPECT_EQ(written("N=2\ncat > ds.json <<'E'\n$N\nE\ncat > b <<-E\n\t\tx\ty\n\tE\n"), "b: x\ty\nds.json: $N\n");
+  EXPECT_EQ(written("cat <<E > x\n\tE\n\\\"a\\}b\\\\c\\$d\\`e\\\nf\nE\n"), "x: \tE\n\\\"a\\}b\\c$d`ef\n");
   EXPECT_EQ(written("if [ a = b ]; then\ncat <<E > x\n1\nE\nelse\ncat <<E > x\n2\nE\nfi"), "x: 2\n");
   EXPECT_EQ(written("cat <<E > x\n1\nE\nif [ -f y ]; then\ncat <<E > x\n2\nE\nfi"), "") << "nobody knows which";
   EXPECT_EQ(written("cat a <<E > x\n1\nE\ncat <<E >> y\n1\nE\ncat <<E\n1\nE\n"), "");
+  for (const std::string condition : {"[ -f x ] || ", "[ -f x ] && ", "false && ", "true || ", "[ a = b ] && "})
+    EXPECT_EQ(written(condition + "cat <<E > x\n1\nE\n"), "") << condition;
+  EXPECT_EQ(written("[ -d y ] || mkdir y\ncat <<E > x && echo done\n1\nE\n"), "x: 1\n");
+}
+
+TEST(ShellReader, FilesThatOtherCommandsChangeAreNotKept) {
+  const auto written = [](std::string_view then) {
+    ShellFiles files;
+    read_shell(fmt::format("cat <<E > ./x\n1\nE\n{}", then), "run.sh", {}, {}, &files);
+    return files.contains("x") ? files["x"] : "lost";
+  };
+  EXPECT_EQ(written("cat <<E >> d/../x\n2\nE\n"), "1\n2\n");
+  EXPECT_EQ(written("cat <<E > x 2>/dev/null\n2\nE\n"), "2\n") << "errors go elsewhere";
+  EXPECT_EQ(written("cat <<E 2> x 1> y\n2\nE\n"), "lost");
+  for (const char* const change : {"echo 2 > x", "echo 2 >> ./x", "run &> x", "run 2>> x", "{ echo 2; } >> x", "[ -f y ] > x",
+                                   "[ -f y ] && echo 2 > x", "[ -f y ] && cat <<E >> x\n2\nE\n", "cat a <<E >> x\n2\nE\n",
+                                   "cat <<E >> x; echo 3 > x\n2\nE\n", "> x"})
+    EXPECT_EQ(written(change), "lost") << change;
+  for (const char* const same : {"run < x > y", "[ a = b ] && echo 2 > x", "if [ a = b ]; then { run; } > x; fi", "run 2>&1"})
+    EXPECT_EQ(written(same), "1\n") << same;
 }
 
 TEST(ShellReader, TestsOfTextsDecideAndOthersLeaveDoubt) {
@@ -230,6 +251,10 @@ TEST(ShellReader, SizesAreLimited) {
   std::string doubles = "A=aaaaaaaaaaaaaaaa\n";
   for (int i = 0; i < 40; ++i) doubles += "A=$A$A\n";
   EXPECT_NE(refused_shell(doubles).find("more than 4 MiB once variables are replaced"), std::string::npos);
+  std::string shifts = "set --";
+  for (int i = 0; i < 1000; ++i) shifts += ' ' + std::string(100, 'a');
+  for (int i = 0; i < 1000; ++i) shifts += "\nshift";
+  EXPECT_NE(refused_shell(shifts).find("more than 4 MiB once variables are replaced"), std::string::npos);
   std::string deep;
   for (int i = 0; i < 100; ++i) deep += "${A:-";
   EXPECT_NE(refused_shell("run " + deep).find("more than 64 levels"), std::string::npos);
