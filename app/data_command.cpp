@@ -123,9 +123,9 @@ std::optional<ChatOptions> chat_of(const CLI::App& app, const ChatFlags& flags, 
 }
 
 // The id of the token that --eod names by its text.
-std::int32_t token_of(const std::string& text, const Tokenizer& vocabulary, const TokenizerSource& source) {
-  if (const std::optional<std::int32_t> id = vocabulary.find(text)) return *id;
-  throw ConfigError(fmt::format("--eod = {}: no token of {}; give the text of one", in_quotes(text), source.name_or_path));
+std::int32_t token_of(const std::string& eod, const Tokenizer& vocabulary, const TokenizerSource& source) {
+  if (const std::optional<std::int32_t> id = vocabulary.find(eod)) return *id;
+  throw ConfigError(fmt::format("--eod = {}: no token of {}; give the text of one", in_quotes(eod), source.name_or_path));
 }
 
 void say_prepared(const std::string& output, const Tokenizer& vocabulary, const PrepareOptions& options, const PrepareStats& stats,

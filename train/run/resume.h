@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "checkpoint/format/manifest.h"
+#include "checkpoint/shard_reader.h"
 #include "core/check.h"
 #include "core/file_io.h"
 #include "train/config/train_config.h"
@@ -63,18 +64,16 @@ void open_adapter(Resume& initial, const TrainConfig& config);
 // find_initial(), for `key`.
 Resume find_weights(const std::string& path, std::string_view key);
 // The newest one before `damaged` in the same folder, for whoever found `fault` in its values; notes say what is passed over.
-// DataError with the fault where `damaged` was named itself, or no older one is valid.
+// An error with the fault and its code where `damaged` was named itself, or no older one is valid.
 Resume find_older_weights(const Resume& damaged, const Error& fault, std::string_view key);
-// use(find_weights()), and where it finds values that are damaged, of the newest older one that is whole.
+// use(find_weights()), and where it finds values of that checkpoint damaged, of the newest older one that is whole.
 template <class Use>
 auto use_newest_weights(const std::string& path, std::string_view key, const Use& use) {
   for (Resume source = find_weights(path, key);;) {
     try {
       return use(Resume(source));
-    } catch (const NotPermitted&) {
-      throw;
-    } catch (const DataError& error) {
-      if (source.among.empty()) throw;
+    } catch (const DamagedValues& error) {
+      if (source.among.empty() || error.folder() != source.folder) throw;
       Resume older = find_older_weights(source, error, key);
       older.notes.insert(older.notes.begin(), source.notes.begin(), source.notes.end());
       source = std::move(older);
