@@ -57,7 +57,8 @@ class RankWalk {
     }
   }
 
-  // In line: what it waits for is there. It takes the first of `cores` that is free, if they are given, by when each is.
+  // Runs an op of the line once all it waits for is there. `cores` says when each is free, and the first to be so is taken; where
+  // it is empty, the op needs no core.
   TaskTimes run_line(const StreamOp& op, const Message* message, const Gate* gate, std::span<double> cores, double load) {
     const double from = streams_.now();
     if (op.back > 0) streams_.wait_for(streams_.issued() - op.back);

@@ -36,7 +36,7 @@ struct Resume : WeightsSource {
 
 // The checkpoint that checkpoint.resume means, judged by its manifest: the newest valid one, of steps below `before` if that is
 // given; nothing if there is none, or none is wanted: run.overwrite wants none that the run cannot go on from, because that one is
-// over or another run's of this run.dir. What cannot be read is passed over like what is damaged, after a few tries.
+// over or another run's of this run.dir. After a few tries a file that cannot be read is passed over like a damaged one.
 // ConfigError for one of weights alone, from which no run goes on; NotPermitted for one that this user may not read; DataError if
 // a path was named that is none, or if all that are there are damaged; StorageError if the newest could not be read.
 std::optional<Resume> find_resume(const TrainConfig& config, std::optional<std::int64_t> before = std::nullopt);
@@ -100,7 +100,7 @@ bool goes_on_in_run_dir(const TrainConfig& config, const std::optional<Resume>& 
 std::string run_id_for(const TrainConfig& config, const std::optional<Resume>& resume);
 
 // read(), up to four times in 2.6 s while it throws StorageError, for a network file system that comes back; note(error, seconds)
-// before each wait. What is damaged or missing is so at once.
+// before each wait. Damage and missing files end it at once.
 template <class Read, class Note>
 auto read_again(Read&& read, Note&& note) {
   for (const double seconds : {0.1, 0.5, 2.0}) {
