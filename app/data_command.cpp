@@ -122,6 +122,12 @@ std::optional<ChatOptions> chat_of(const CLI::App& app, const ChatFlags& flags, 
   return chat;
 }
 
+// The id of the token that --eod names by its text.
+std::int32_t token_of(const std::string& eod, const Tokenizer& vocabulary, const TokenizerSource& source) {
+  if (const std::optional<std::int32_t> id = vocabulary.find(eod)) return *id;
+  throw ConfigError(fmt::format("--eod = {}: no token of {}; give the text of one", in_quotes(eod), source.name_or_path));
+}
+
 void say_prepared(const std::string& output, const Tokenizer& vocabulary, const PrepareOptions& options, const PrepareStats& stats,
                   const CommandContext& context) {
   context.out << fmt::format("{}, {} from {} of text in {:.1f} s, {}/s\n", made(output, stats.documents),
@@ -201,11 +207,7 @@ void data_prepare_command(const Arguments& arguments, const CommandContext& cont
     if (const std::string warning = chat_marks(chat->source, *vocabulary).warning; !warning.empty())
       context.out << fmt::format("warning: {}\n", warning);
   }
-  if (eod) {
-    options.eod = vocabulary->find(*eod);
-    if (!options.eod)
-      throw ConfigError(fmt::format("--eod = {}: no token of {}; give the text of one", in_quotes(*eod), source.name_or_path));
-  }
+  if (eod) options.eod = token_of(*eod, *vocabulary, source);
   const Interruption interruption("no file was changed");
   const double start = monotonic_seconds();
   ProgressLine line(context, "data prepare", start);

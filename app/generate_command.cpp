@@ -24,14 +24,15 @@ struct OutputFlags {
 
 std::string joined(const std::vector<std::int32_t>& ids) { return fmt::format("{}", fmt::join(ids, " ")); }
 
-JsonValue to_json(const Continuation& c, bool has_text, bool log_probabilities) {
+JsonValue to_json(const Continuation& c, const GenerateResult& result, bool log_probabilities) {
   JsonValue out;
+  if (!result.model.empty()) out.set("model", result.model);
   out.set("prompt", c.prompt);
   out.set("sample", c.sample);
   JsonValue::Array ids, logs;
   for (const std::int32_t id : c.ids) ids.emplace_back(static_cast<std::int64_t>(id));
   out.set("ids", std::move(ids));
-  if (has_text) out.set("text", c.text);
+  if (result.has_text) out.set("text", c.text);
   if (log_probabilities) {
     for (const double p : c.log_probabilities) logs.emplace_back(p);
     out.set("logprobs", std::move(logs));
@@ -44,7 +45,7 @@ JsonValue to_json(const Continuation& c, bool has_text, bool log_probabilities) 
 void print(std::ostream& out, const GenerateResult& result, const OutputFlags& flags, bool shown, bool to_terminal) {
   for (const Continuation& c : result.continuations) {
     if (flags.json) {
-      out << to_json_text(to_json(c, result.has_text, flags.log_probabilities)) << '\n';
+      out << to_json_text(to_json(c, result, flags.log_probabilities)) << '\n';
       continue;
     }
     const bool as_ids = flags.ids || !result.has_text;

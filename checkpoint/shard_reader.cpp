@@ -94,18 +94,26 @@ std::string_view ShardReader::exact_prefix(std::string_view tensor) const {
 
 void ShardReader::read(std::string_view prefix, const ShardBox& box, const TensorView& shard, const WriteValues& write_values,
                        Narrowing narrowing, std::uint64_t* hash) {
-  fill_shard(box, shard, write_values,
-             [&](const ShardBox& part, std::byte* out, DType dtype) { read_host(prefix, part, out, dtype, narrowing, hash); });
+  const std::int64_t tensor = find(box.tensor);
+  if (tensor < 0) throw DataError(fmt::format("{}: has no tensor {}; it is of another model", folder_, box.tensor));
+  if (const std::vector<std::int64_t>& shape = at(manifest_.tensors, tensor).shape; shape != box.tensor_shape)
+    throw DataError(fmt::format("{}: {} is {}, the model has {}; it is of another model", folder_, box.tensor,
+                                to_string(whole(shape)), to_string(whole(box.tensor_shape))));
+  try {
+    fill_shard(box, shard, write_values,
+               [&](const ShardBox& part, std::byte* out, DType dtype) { read_host(prefix, part, out, dtype, narrowing, hash); });
+  } catch (const NotPermitted&) {
+    throw;
+  } catch (const DataError& error) {
+    throw DamagedValues(folder_, error);
+  }
 }
 
 void ShardReader::read_host(std::string_view prefix, const ShardBox& box, std::byte* out, DType dtype, Narrowing narrowing,
                             std::uint64_t* hash) {
   const std::int64_t tensor = find(box.tensor);
   const std::string key = std::string(prefix) + box.tensor;
-  if (tensor < 0) throw DataError(fmt::format("{}: has no tensor {}; it is of another model", folder_, box.tensor));
   const std::vector<std::int64_t>& shape = at(manifest_.tensors, tensor).shape;
-  if (shape != box.tensor_shape)
-    throw DataError(fmt::format("{}: {} is {}, the model has {}; it is of another model", folder_, box.tensor, to_string(whole(shape)), to_string(whole(box.tensor_shape))));
   std::int64_t found = 0;
   std::vector<TensorBox> held;  // the parts, as of a tensor that is the box
   const TensorParts parts = parts_of(box.box, shape);

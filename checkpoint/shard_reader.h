@@ -7,6 +7,7 @@
 #include <string>
 #include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/box_copy.h"
@@ -15,9 +16,21 @@
 #include "checkpoint/commit.h"
 #include "checkpoint/format/manifest.h"
 #include "checkpoint/shard_boxes.h"
+#include "core/check.h"
 #include "core/tensor_view.h"
 
 namespace trident {
+
+// Values of the checkpoint in a folder are missing, or damaged.
+class DamagedValues : public DataError {
+ public:
+  DamagedValues(std::string folder, const DataError& error)
+      : DataError(error.what(), error.system_error()), folder_(std::move(folder)) {}
+  const std::string& folder() const { return folder_; }
+
+ private:
+  std::string folder_;
+};
 
 // Memory beside the shards, whatever the tensors' sizes: two blocks of files (kBlockBytes each), a scratch of 1 MiB, and for shards
 // on a device one block of rows (at least one row). And the tables of the files that were needed, some 300 bytes a box, each read
@@ -37,9 +50,9 @@ class ShardReader {
   std::string_view exact_prefix(std::string_view tensor) const;
 
   // Fills the elements of `shard` (all of the shard's; f32, the stored dtype, or with kRounded bf16 or f16) that `box` speaks of
-  // with the values stored under `prefix` ("" for the weights), converted to its dtype. DataError naming file and tensor for what
-  // is missing, damaged or not what the manifest says (TableCheck), before any such value is used; StorageError for what cannot be
-  // read. `write_values` as the shards need it; `hash` as HfShardReader's.
+  // with the values stored under `prefix` ("" for the weights), converted to its dtype. DamagedValues naming file and tensor for
+  // what is missing, damaged or not what the manifest says (TableCheck), before any such value is used; DataError for a tensor of
+  // another model; StorageError for what cannot be read. `write_values` as the shards need it; `hash` as HfShardReader's.
   void read(std::string_view prefix, const ShardBox& box, const TensorView& shard, const WriteValues& write_values = {},
             Narrowing narrowing = Narrowing::kRefused, std::uint64_t* hash = nullptr);
 

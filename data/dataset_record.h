@@ -37,7 +37,7 @@ struct DatasetOrigin {
   std::int64_t num_sources = 0, source_bytes = 0;
   std::optional<std::int64_t> packed = {};  // documents are packs of at most so many tokens (pack_datasets.h)
   bool pairs = false;  // every two sequences are a chosen and a rejected answer
-  std::string options = {};  // what else decided how texts became documents; "": not known
+  std::string options = {};  // what else decided the documents, a hash that tells inputs apart included; "": not known
 
   static constexpr std::size_t kRecordedSources = 256;
   void add(const RecordedSource& source);
@@ -78,8 +78,8 @@ std::optional<DatasetRecord> read_record(const std::string& prefix, const ReadAt
 // The origin in a prefix's record, or an empty one where there is no record. Reads the record alone.
 DatasetOrigin origin_in_record(const std::string& prefix);
 
-// Whether the files of a prefix are whole and were made of these sources, none of which has changed since, by the same tokenizer
-// and options. False where that is not known.
+// Whether the files of a prefix are whole and were made by the same tokenizer and options, which tell what they were made of.
+// False where that is not known.
 bool is_made_of(const std::string& prefix, const DatasetOrigin& origin);
 
 JsonValue to_json(const DatasetRecord& record);

@@ -1,5 +1,7 @@
 #include "data/prepare.h"
 
+#include <sys/stat.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <deque>
@@ -11,6 +13,7 @@
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/counted.h"
+#include "core/fnv1a.h"
 #include "data/dataset_files.h"
 #include "data/document_reader.h"
 #include "data/encoder_pool.h"
@@ -47,12 +50,23 @@ std::int32_t eod_of(const Tokenizer& tokenizer, const PrepareOptions& options) {
   return options.eod ? *options.eod : tokenizer.eod_for("--append-eod", "name it with --eod TOKEN");
 }
 
-// The options that decide how a text becomes documents; "" of conversations, whose template may be a file that has changed.
-std::string recorded_options(const Tokenizer& tokenizer, const PrepareOptions& options) {
+// The inputs as they are now and the options that decide how they become documents; "" of standard input, and of conversations,
+// whose template may be a file that has changed. No change of a file, nor of one that takes its place, leaves its ctime as it was.
+std::string recorded_options(const Tokenizer& tokenizer, const PrepareOptions& options, const std::vector<InputFile>& files) {
   if (options.chat != nullptr) return "";
-  return fmt::format("json_key {}, separator_line {}, eod {}, bad lines {}", in_quotes(options.json_key),
+  Fnv1a inputs;
+  for (const InputFile& file : files) {
+    struct stat now {};
+    std::error_code lost;
+    const std::string path = std::filesystem::canonical(file.path, lost).string();
+    if (file.path == kStandardInput || lost || ::stat(path.c_str(), &now) != 0) return "";
+    inputs.add(path);
+    for (const auto number : {std::int64_t(now.st_ino), now.st_size, now.st_ctim.tv_sec, now.st_ctim.tv_nsec})
+      inputs.add(static_cast<std::uint64_t>(number));
+  }
+  return fmt::format("json_key {}, separator_line {}, eod {}, bad lines {}, inputs {}", in_quotes(options.json_key),
                      options.separator_line ? in_quotes(*options.separator_line) : "none", eod_of(tokenizer, options),
-                     options.most_bad_lines.value_or(0));
+                     options.most_bad_lines.value_or(0), inputs.text());
 }
 
 void take_ids(const std::vector<std::int32_t>& ids, const RawDocument& line, const InputFile& input, const Tokenizer& tokenizer,
@@ -302,7 +316,6 @@ PrepareStats prepare_text(const std::vector<std::string>& names, const Tokenizer
   DatasetOrigin origin{.tokenizer = recorded(tokenizer, options.rule),
                        .sources = {},
                        .pairs = options.chat != nullptr && options.chat->preferences};
-  origin.options = recorded_options(tokenizer, options);
   for (const std::string& path : inputs) {
     for (const std::string& output : {bin_path(output_prefix), idx_path(output_prefix), record_path(output_prefix)}) {
       std::error_code ignored;  // of files that are not there
@@ -317,9 +330,8 @@ PrepareStats prepare_text(const std::vector<std::string>& names, const Tokenizer
   }
   if (std::ranges::find(inputs, kStandardInput) != inputs.end()) bytes_total = 0;
 
-  DatasetOrigin asked = origin;
-  for (const InputFile& file : files) asked.add({file.path, file.bytes});
-  if (options.overwrite == Overwrite::kNo && is_made_of(output_prefix, asked)) {
+  origin.options = recorded_options(tokenizer, options, files);
+  if (options.overwrite == Overwrite::kNo && is_made_of(output_prefix, origin)) {
     PrepareStats there;
     there.documents = IndexedDataset(output_prefix).num_documents(), there.was_there = true;
     return there;

@@ -24,8 +24,8 @@ inline constexpr std::size_t kDrawnLines = 2000;
 // Reads at most so many lines of a file, evenly spaced by bytes, with the first and the last: a log of any length costs the same.
 // DataError where `path` is no run's folder; NotPermitted.
 RunFolder read_run_folder(const std::string& path, std::size_t most_lines = kDrawnLines);
-// The runs that paths mean: a run's folder itself, and of a folder that has runs in it each of them, by name. What is neither
-// stays, and read_run_folder() refuses it.
+// The runs that paths mean: a run's folder itself, and of a folder that has runs in it each of them, by name. A path that is
+// neither stays, and read_run_folder() refuses it.
 std::vector<std::string> runs_at(const std::vector<std::string>& paths);
 // The same of several, which share the lines that are drawn; runs of one name are called by their paths.
 std::vector<RunFolder> read_run_folders(const std::vector<std::string>& paths);

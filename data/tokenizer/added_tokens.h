@@ -62,7 +62,7 @@ class AddedTokens {
   std::vector<State> states_ = std::vector<State>(1);
   std::unordered_map<std::uint64_t, std::int32_t> edges_;  // by state and byte
   std::array<bool, 256> ends_{};     // by byte: whether a token ends with it
-  std::optional<unsigned char> only_end_;  // with which all of them end
+  std::optional<unsigned char> only_end_;  // the byte with which all of them end
 };
 
 }  // namespace trident

@@ -88,8 +88,8 @@ void BpeModel::set_bytes(const TokenTexts& spelled) {
   }
 }
 
-// Slots are asked for before others are read, so that they are on their way. Ids are gathered in an array, which takes all that a
-// slot has room for, however many count.
+// It asks for slots before it reads others, so that they are on their way, and gathers ids in an array, which takes all that a slot
+// has room for, however many count.
 std::int64_t BpeModel::Worker::encode(std::string_view text, std::size_t begin, std::span<const PieceScanner::Piece> pieces,
                                       std::vector<std::int32_t>* ids) {
   constexpr std::size_t kMany = 64;

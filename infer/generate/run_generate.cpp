@@ -249,8 +249,9 @@ GenerateResult run_rank(const GenerateOptions& options, const Job& job, const Fo
   RankModel model(plan, rank.device, std::move(rank.world), rank.board, {});
   ParallelContext& context = model.context();
   model.allocate();
+  GenerateResult result;
   if (const ForwardModel& from = inputs.model; !from.checkpoint.folder.empty()) {
-    load_newest_weights(from.checkpoint, model, rank.logger, from.key, from.path);
+    result.model = load_newest_weights(from.checkpoint, model, rank.logger, from.key, from.path).folder;
   } else {
     draw_weights(model.store(), model.shard_holder(), rank.device, context.compute_stream());
     model.store().publish_weights();
@@ -264,7 +265,6 @@ GenerateResult run_rank(const GenerateOptions& options, const Job& job, const Fo
   CachedStage& stage = model.cached_stage();
   const bool shows = context.rank() == 0 && job.request.sequences() == 1;
   TokenLoop loop(job.request, stage, *plan.generation, plan.model.vocab_size, context, shows ? show : ShowText());
-  GenerateResult result;
   GenerateTimes& times = result.times;
   std::optional<MachineRates> machine;
   if (options.timings) {

@@ -43,6 +43,7 @@ struct GenerateOptions {
 struct GenerateResult {
   std::vector<Continuation> continuations;  // by prompt, then by sample
   bool has_text = false;
+  std::string model;  // the folder of the weights; "": they are random
   int ranks = 1;
   GenerateTimes times;  // of rank 0, if asked for
 };

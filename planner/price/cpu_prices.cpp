@@ -142,9 +142,8 @@ double CpuPrices::seconds(const RecordedCollective& call, const GroupPlace&) con
 
 SharedCores CpuPrices::shared_cores(int stages) const {
   if (!shares_cores()) return {};
-  const int threads = place_.ranks / stages * place_.threads_per_rank;  // of a stage
-  const int at_once = checked_cast<int>(ceil_div(rates_.cores, threads));
-  return {at_once, static_cast<double>(at_once) * threads / rates_.cores};
+  const int threads = place_.ranks / stages * threads_at_once();  // of a stage
+  return {checked_cast<int>(ceil_div(rates_.cores, threads)), static_cast<double>(threads) / rates_.cores};
 }
 
 double CpuPrices::resident_bytes(double arena_bytes, int ranks) const {
@@ -162,7 +161,7 @@ double cpu_seconds_of_step(std::span<const StepRecord> records, int ranks_of_a_s
       for (const auto& call : record.passes[pass].calls) {
         if (const auto* o = std::get_if<RecordedOperation>(&call)) {
           const double seconds = prices.device_seconds(*o);
-          once += prices.place().threads_per_rank * seconds;
+          once += prices.threads_at_once() * seconds;
           worked += seconds;
         } else if (const auto& collective = std::get<RecordedCollective>(call); collective.size > 1) {
           once += prices.seconds(collective, {});

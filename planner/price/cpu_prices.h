@@ -1,6 +1,7 @@
 // Prices of a run on processors, by interpolation of what was measured there.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <span>
@@ -47,6 +48,7 @@ class CpuPrices final : public WorkPrices {
 
   const CpuPlace& place() const { return place_; }
   int cores() const { return rates_.cores; }
+  int threads_at_once() const { return std::min(place_.threads_per_rank, rates_.cores); }  // of a rank
   // More threads that compute than cores.
   bool shares_cores() const { return place_.ranks * place_.threads_per_rank > rates_.cores; }
   // The ranks of so many pipeline stages.

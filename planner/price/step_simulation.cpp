@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <utility>
 
 #include "core/at.h"
@@ -56,8 +57,9 @@ class RankWalk {
     }
   }
 
-  // In line: what it waits for is there. `core`: when the core is free that it takes, if it takes one.
-  TaskTimes run_line(const StreamOp& op, const Message* message, const Gate* gate, double* core, double stretch) {
+  // Runs an op of the line once all it waits for is there. `cores` says when each is free, and the first to be so is taken; where
+  // it is empty, the op needs no core.
+  TaskTimes run_line(const StreamOp& op, const Message* message, const Gate* gate, std::span<double> cores, double load) {
     const double from = streams_.now();
     if (op.back > 0) streams_.wait_for(streams_.issued() - op.back);
     if (gate != nullptr) streams_.wait_until(std::min(gate->opens, streams_.finish_overlapped()));
@@ -69,12 +71,14 @@ class RankWalk {
     const double under_way_from = message == nullptr ? ready : std::clamp(message->sent, data_until, ready);
     timeline_.bubble += under_way_from - data_until;
     timeline_.message += ready - under_way_from;
-    if (core != nullptr) streams_.wait_until(*core);
+    const auto core = std::ranges::min_element(cores);
+    if (core != cores.end()) streams_.wait_until(*core);
     const double start = streams_.now();
     timeline_.bubble += start - ready;
-    streams_.compute(op.seconds * stretch);
+    const auto at_once = 1 + std::ranges::count_if(cores, [&](double busy_until) { return busy_until > start; });
+    streams_.compute(op.seconds * std::max(1.0, static_cast<double>(at_once) * load));
     const double end = streams_.now();
-    if (core != nullptr) *core = end;
+    if (core != cores.end()) *core = end;
     count(op, start, end);
     return {start, end};
   }
@@ -119,7 +123,7 @@ class Simulation {
       : ranks_(ranks),
         micro_batches_(static_cast<std::size_t>(size.micro_batches)),
         spans_(spans),
-        stretch_(size.cores.stretch),
+        load_(size.cores.load),
         core_free_(static_cast<std::size_t>(size.cores.at_once)) {
     TRIDENT_CHECK(slowdown.compute >= 1 && slowdown.communication >= 1, "{} {}", slowdown.compute, slowdown.communication);
     messages_.resize(2 * static_cast<std::size_t>(size.virtual_stages) * micro_batches_);
@@ -168,7 +172,7 @@ class Simulation {
     return std::max({run.now(), arrives, opens});
   }
 
-  // As far as it gets; of ranks that share cores until it has had one.
+  // It goes as far as it gets; a rank that shares cores stops when it has had one.
   void run(std::size_t rank) {
     RankWalk& run = runs_[rank];
     for (; !run.done(); run.next()) {
@@ -190,7 +194,7 @@ class Simulation {
           if (op.barrier != StreamOp::Barrier::kNone && !passes(rank, run, gate(op))) return;
           const bool takes_core = shares_cores() && op.seconds > 0;
           span = run.run_line(op, message, op.barrier == StreamOp::Barrier::kNone ? nullptr : &gate(op),
-                              takes_core ? &*std::ranges::min_element(core_free_) : nullptr, stretch_);
+                              takes_core ? std::span(core_free_) : std::span<double>(), load_);
           times_.makespan = std::max(times_.makespan, span.end);
         }
       }
@@ -250,7 +254,7 @@ class Simulation {
   const std::vector<RankOps>& ranks_;
   std::size_t micro_batches_;
   Spans spans_;
-  double stretch_;
+  double load_;
   std::vector<double> core_free_;  // when each is; none: every rank has its own
   std::vector<RankWalk> runs_;
   std::vector<Message> messages_;       // by channel and micro-batch

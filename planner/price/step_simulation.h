@@ -1,8 +1,9 @@
-// When the instructions of a step run: ranks one by one, each as far as the messages that it has take it.
+// The simulator tells when the instructions of a step run.
 //
-// Times depend on other ranks through messages and barriers alone, so that no rank needs the others' clocks: it stops at a message
-// that is not on its way yet and goes on when that is sent. O(instructions), without a queue of events. Where ranks share cores the
-// one that can go on first takes the core that is free first, instruction by instruction.
+// Where each rank has its own cores, times depend on other ranks through messages and barriers alone, so that no rank needs the
+// others' clocks: ranks run one by one, each stops at a message that is not on its way yet and goes on when that is sent, which is
+// O(instructions) without a queue of events. Where ranks share cores, the one that can go on first takes the core that is free
+// first, instruction by instruction, which is O(instructions x (ranks + cores)).
 #pragma once
 
 #include <cstdint>

@@ -8,10 +8,11 @@
 
 namespace trident {
 
-// The cores of ranks that stand for the others of their stages: so many compute at once, each `stretch` times as long.
+// The cores of ranks that stand for the others of their stages: so many compute at once, each with `load` threads for each core,
+// and all take longer where they have more threads than there are cores.
 struct SharedCores {
   int at_once = 0;  // 0: all
-  double stretch = 1;
+  double load = 0;
 };
 
 // Seconds >= 0. Pure: the same call has the same price whatever was asked before.

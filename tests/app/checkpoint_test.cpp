@@ -217,10 +217,16 @@ TEST_F(Checkpoints, ADamagedOneIsPassedOverByWhoeverReadsWeights) {
     EXPECT_EQ(named.exit_code, 65) << named.err;
     expect_parts(named.err, {parts[1]});
   }
+  const ProgramOutcome json =
+      succeeded(run_program({"generate", "--ckpt", folder, "--prompt-ids", "5", "--max-new-tokens", "2", "--json"}));
+  expect_parts(json.out, {"\"model\"", older});
   damage(older);
-  for (const ProgramOutcome& none : {generate(folder), eval(folder), convert(folder, "none")}) {
-    EXPECT_EQ(none.exit_code, 65) << none.err;
-    expect_parts(none.err, {parts[1], folder + " has no older checkpoint"});
+  for (const bool has_manifest : {true, false}) {
+    if (!has_manifest) write_file(older + "/manifest.json", "{}");
+    for (const ProgramOutcome& none : {generate(folder), eval(folder), convert(folder, "none")}) {
+      EXPECT_EQ(none.exit_code, 65) << none.err;
+      expect_parts(none.err, {parts[1], "no other checkpoint is valid"});
+    }
   }
 }
 

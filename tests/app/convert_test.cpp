@@ -356,6 +356,19 @@ TEST_F(Checkpoints, ADamagedOneIsPassedOverAloudByConvert) {
   EXPECT_FALSE(fs::exists(place_ / "none"));
 }
 
+// An older checkpoint would not mend its base.
+TEST_F(Checkpoints, ADamagedBasePassesNoCheckpointOver) {
+  ASSERT_EQ(train().exit_code, 0);
+  const std::string base = place_ / "run/ckpt/step-00000004", file = base + "/weights/w-00000-0.safetensors";
+  succeeded(train({"run.dir=" + (place_ / "tuned"), "model.init_from=" + base, "adapter.type=lora", "adapter.r=3"}));
+  std::string bytes = read_file(file);
+  bytes[bytes.size() / 2] ^= 1;
+  write_file(file, bytes);
+  const ProgramOutcome out = run_program({"convert", "--from", "ckpt", place_ / "tuned", "--to", "hf", place_ / "merged"});
+  expect_one_line(out, 65, {file});
+  EXPECT_EQ(out.err.find("name another in --from ckpt"), std::string::npos) << out.err;
+}
+
 // A path counts from where training was started, and the tokenizer is found from elsewhere, too. Where it is gone that is said.
 TEST_F(Checkpoints, TheTokenizerOfAFolderIsFoundByARelativePath) {
   ASSERT_EQ(train({"run.steps=2"}).exit_code, 0);

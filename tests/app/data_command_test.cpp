@@ -253,12 +253,26 @@ TEST_F(DataCommand, TheSameOnceMoreIsThereAlready) {
   write_file(folder_ / "b.jsonl", text);
   for (const Arguments& more : {Arguments{"--json-key", "other"}, {"--plain-special"}, {"--input", folder_ / "b.jsonl"}})
     refuse(with(more), 64, {"are there", "--overwrite"});
-  const auto written = std::filesystem::last_write_time(prefix + ".bin");
-  write_file(input, text);
-  std::filesystem::last_write_time(input, written + std::chrono::seconds(1));
-  refuse(again, 64, {"are there", "--overwrite"});
-  std::filesystem::last_write_time(input, written);
+  // Another file of that size in its place, from before the data was prepared, by its folder or by itself.
+  const auto before = std::filesystem::last_write_time(input) - std::chrono::hours(1);
+  for (const char* other : {"one", "two"}) {
+    create_folder(folder_ / other);
+    write_file(folder_ / other + "/a.jsonl", text);
+    std::filesystem::last_write_time(folder_ / other + "/a.jsonl", before);
+  }
+  const std::string link = folder_ / "link", through = link + "/a.jsonl", linked = folder_ / "linked";
+  const Arguments by_link{"prepare", "--input", through, "--tokenizer", "gpt2", "--output", linked};
+  std::filesystem::create_directory_symlink("one", link);
+  run(by_link);
+  expect_lines(run(by_link), {"there already"});
+  std::filesystem::remove(link);
+  std::filesystem::create_directory_symlink("two", link);
+  refuse(by_link, 64, {"are there", "--overwrite"});
   run(again);
+  std::filesystem::rename(folder_ / "one/a.jsonl", input);
+  refuse(again, 64, {"are there", "--overwrite"});
+  run(with({"--overwrite"}));
+  expect_lines(run(again), {"there already"});
   write_file(prefix + ".bin", std::string(bin.size(), 'x'));
   refuse(again, 64, {"are there", "--overwrite"});
 }

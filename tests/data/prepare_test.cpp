@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstdint>
 #include <filesystem>
+#include <thread>
 
 #include "core/file_io.h"
 #include "data/indexed_dataset.h"
@@ -283,6 +285,20 @@ TEST_F(PrepareTest, ProgressEndsAtTheTotal) {
   for (const PrepareProgress& p : seen) EXPECT_EQ(p.bytes_total, seen.back().bytes_done);
   EXPECT_EQ(seen.back().tokens, stats.tokens);
   EXPECT_EQ(documents().size(), 3u);
+}
+
+// An edit that keeps size and time, made while the file is read, is in the output or not: it must not count as there.
+TEST_F(PrepareTest, WhatChangedMeanwhileIsNotThereAlready) {
+  const std::string path = input("a.txt", "one");
+  const auto before = std::filesystem::last_write_time(path);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // longer than the file system's clock takes for a tick
+  prepare_text({path}, *tokenizer_, prefix_, {}, [&](const PrepareProgress&) {
+    write_file(path, "two");
+    std::filesystem::last_write_time(path, before);
+  });
+  expect_error<ConfigError>([&] { prepare_text({path}, *tokenizer_, prefix_, {}); }, {"are there", "--overwrite"});
+  prepare({path});
+  EXPECT_TRUE(prepare_text({path}, *tokenizer_, prefix_, {}).was_there);
 }
 
 TEST_F(PrepareTest, TheExcerptHasItsChapters) {

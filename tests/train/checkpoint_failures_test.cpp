@@ -226,6 +226,10 @@ TEST(CheckpointFailures, AStorageThatStaysAwayIsNoDamage) {
   }
   EXPECT_TRUE(contains(*error, "manifest.json: cannot be opened: Too many open files")) << *error;
   EXPECT_TRUE(contains(*error, "no other checkpoint is valid")) << *error;
+  // Nor where the values of the only one are to be read.
+  const Resume only = find_resume(config).value();
+  error = error_of<StorageError>([&] { find_older_weights(only, StorageError("w: Input/output error"), "--ckpt"); });
+  EXPECT_TRUE(contains(*error, "w: Input/output error; no other checkpoint is valid: name another in --ckpt")) << *error;
 }
 
 // Every rank takes the older one, and the rank that cannot read says why.

@@ -80,10 +80,10 @@ void refuse_foreign_folder(const std::string& path, std::string_view key) {
     throw DataError(fmt::format("{} = {}: {}", key, path, *other));
 }
 
-std::optional<Resume> newest_in(const std::string& directory, std::optional<std::int64_t> before, const Wanted& wanted) {
+// `first`: the fault of the one before which it looks. Where nothing is valid, that fault is the error, or the newest one's.
+std::optional<Resume> newest_in(const std::string& directory, std::optional<std::int64_t> before, const Wanted& wanted,
+                                std::optional<Error> first = {}) {
   Resume resume;
-  std::string first_fault;
-  bool is_storage = false;
   for (const std::int64_t step : read_wanted(wanted, [&] { return checkpoint_steps(directory); })) {
     if (before && step >= *before) continue;
     resume.folder = fmt::format("{}/{}", directory, checkpoint_name(step));
@@ -97,14 +97,13 @@ std::optional<Resume> newest_in(const std::string& directory, std::optional<std:
       throw;  // nor with this one, perhaps
     } catch (const Error& error) {
       if (error.code() != ExitCode::kData && error.code() != ExitCode::kStorage) throw;
-      if (first_fault.empty()) is_storage = error.code() == ExitCode::kStorage;
-      if (first_fault.empty()) first_fault = error.what();
+      if (!first) first = error;
       resume.notes.push_back(fmt::format("{} is skipped: {}", checkpoint_name(step), error.what()));
     }
   }
-  if (first_fault.empty()) return std::nullopt;
-  const std::string text = fmt::format("{}; no other checkpoint is valid: {}", first_fault, wanted.remedy);
-  if (is_storage) throw StorageError(text);
+  if (!first) return std::nullopt;
+  const std::string text = fmt::format("{}; no other checkpoint is valid: {}", first->what(), wanted.remedy);
+  if (first->code() == ExitCode::kStorage) throw StorageError(text);
   throw DataError(text);
 }
 
@@ -310,8 +309,7 @@ Resume find_weights(const std::string& path, std::string_view key) {
 Resume find_older_weights(const Resume& damaged, const Error& fault, std::string_view key) {
   if (damaged.among.empty()) throw fault;
   const Wanted wanted{key, damaged.among, Content::kAny, fmt::format("name another in {}", key)};
-  std::optional<Resume> older = newest_in(damaged.among, damaged.manifest.state.updates, wanted);
-  if (!older) throw DataError(fmt::format("{}; {} has no older checkpoint: {}", fault.what(), damaged.among, wanted.remedy));
+  std::optional<Resume> older = newest_in(damaged.among, damaged.manifest.state.updates, wanted, fault);
   older->notes.insert(older->notes.begin(), fmt::format("{} is skipped: {}", damaged.folder, fault.what()));
   return *std::move(older);
 }

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "checkpoint/format/manifest.h"
+#include "checkpoint/shard_reader.h"
 #include "core/check.h"
 #include "core/file_io.h"
 #include "train/config/train_config.h"
@@ -35,7 +36,7 @@ struct Resume : WeightsSource {
 
 // The checkpoint that checkpoint.resume means, judged by its manifest: the newest valid one, of steps below `before` if that is
 // given; nothing if there is none, or none is wanted: run.overwrite wants none that the run cannot go on from, because that one is
-// over or another run's of this run.dir. What cannot be read is passed over like what is damaged, after a few tries.
+// over or another run's of this run.dir. After a few tries a file that cannot be read is passed over like a damaged one.
 // ConfigError for one of weights alone, from which no run goes on; NotPermitted for one that this user may not read; DataError if
 // a path was named that is none, or if all that are there are damaged; StorageError if the newest could not be read.
 std::optional<Resume> find_resume(const TrainConfig& config, std::optional<std::int64_t> before = std::nullopt);
@@ -63,18 +64,16 @@ void open_adapter(Resume& initial, const TrainConfig& config);
 // find_initial(), for `key`.
 Resume find_weights(const std::string& path, std::string_view key);
 // The newest one before `damaged` in the same folder, for whoever found `fault` in its values; notes say what is passed over.
-// DataError with the fault where `damaged` was named itself, or no older one is valid.
+// An error with the fault and its code where `damaged` was named itself, or no older one is valid.
 Resume find_older_weights(const Resume& damaged, const Error& fault, std::string_view key);
-// use(find_weights()), and where it finds values that are damaged, of the newest older one that is whole.
+// use(find_weights()), and where it finds values of that checkpoint damaged, of the newest older one that is whole.
 template <class Use>
 auto use_newest_weights(const std::string& path, std::string_view key, const Use& use) {
   for (Resume source = find_weights(path, key);;) {
     try {
       return use(Resume(source));
-    } catch (const NotPermitted&) {
-      throw;
-    } catch (const DataError& error) {
-      if (source.among.empty()) throw;
+    } catch (const DamagedValues& error) {
+      if (source.among.empty() || error.folder() != source.folder) throw;
       Resume older = find_older_weights(source, error, key);
       older.notes.insert(older.notes.begin(), source.notes.begin(), source.notes.end());
       source = std::move(older);
@@ -101,7 +100,7 @@ bool goes_on_in_run_dir(const TrainConfig& config, const std::optional<Resume>& 
 std::string run_id_for(const TrainConfig& config, const std::optional<Resume>& resume);
 
 // read(), up to four times in 2.6 s while it throws StorageError, for a network file system that comes back; note(error, seconds)
-// before each wait. What is damaged or missing is so at once.
+// before each wait. Damage and missing files end it at once.
 template <class Read, class Note>
 auto read_again(Read&& read, Note&& note) {
   for (const double seconds : {0.1, 0.5, 2.0}) {

@@ -11,6 +11,7 @@
 
 #include "core/check.h"
 #include "planner/price/step_price.h"
+#include "planner/price/step_simulation.h"
 #include "tests/support/error_text.h"
 
 namespace trident {
@@ -171,10 +172,10 @@ TEST(CpuPrices, CollectivesArePricedByGroupAndByRanksOfTheMachine) {
   EXPECT_NEAR(CpuPrices(rates, {2, 1, DType::kF32}).seconds(all_reduce(2, 1000), {}), 5e-6 + std::sqrt(90.0) * 1e-6, 1e-12);
   const CpuPrices shared(rates, {8, 1, DType::kF32});
   EXPECT_TRUE(shared.shares_cores());
-  for (const auto& [stages, at_once, stretch] : {std::tuple{8, 4, 1.0}, {2, 1, 1.0}, {1, 1, 2.0}, {4, 2, 1.0}}) {
+  for (const auto& [stages, at_once, load] : {std::tuple{8, 4, 0.25}, {2, 1, 1.0}, {1, 1, 2.0}, {4, 2, 0.5}}) {
     const SharedCores cores = shared.shared_cores(stages);
     EXPECT_EQ(cores.at_once, at_once) << stages;
-    EXPECT_EQ(cores.stretch, stretch) << stages;
+    EXPECT_EQ(cores.load, load) << stages;
   }
   EXPECT_EQ(CpuPrices(rates, {4, 1, DType::kF32}).shared_cores(4).at_once, 0) << "of cores of their own";
   EXPECT_NEAR(shared.seconds(all_reduce(2, 1000), {}), 26e-6, 1e-12);
@@ -185,6 +186,36 @@ TEST(CpuPrices, CollectivesArePricedByGroupAndByRanksOfTheMachine) {
   RecordedCollective receive = all_reduce(2, 1000);
   receive.operation = CommOperation::kRecv;
   EXPECT_EQ(shared.seconds(receive, {}), 0);
+}
+
+// Two stages of 2 s, one micro-batch: the second starts when the first has ended, and each has cores for all its threads.
+TEST(CpuPrices, StagesThatWorkOneAfterTheOtherHaveTheCoresToThemselves) {
+  RankOps first, second;
+  first.ops.resize(2), second.ops.resize(1);
+  first.ops[0].seconds = second.ops[0].seconds = 2;
+  first.ops[1].stream = StreamOp::Stream::kWire;
+  second.ops[0].receives = true;
+  first.ops[1].channel = second.ops[0].channel = channel_of(true, 1);
+  for (const auto& [cores, ranks] : {std::pair{3, 4}, {4, 6}, {6, 8}}) {
+    const CpuRates rates = rates_of(replaced(profile_text(), R"("cores":4)", fmt::format(R"("cores":{})", cores)));
+    const SharedCores shared = CpuPrices(rates, {ranks, 1, DType::kF32}).shared_cores(2);
+    EXPECT_DOUBLE_EQ(simulate({first, second}, {2, 1, shared}, {}, Spans::kOff).makespan, 4) << cores;
+    second.ops[0].receives = false;
+    EXPECT_DOUBLE_EQ(simulate({first, second}, {2, 1, shared}, {}, Spans::kOff).makespan, 2.0 * ranks / cores) << cores;
+    second.ops[0].receives = true;
+  }
+}
+
+// A rank with more threads than there are cores is priced by the table of all cores, and its threads beyond are idle.
+TEST(CpuPrices, ThreadsBeyondTheCoresTakeNoTime) {
+  const CpuRates rates = rates_of(profile_text());
+  const CpuPrices all(rates, {1, 4, DType::kF32}), beyond(rates, {1, 8, DType::kF32});
+  const SharedCores cores = beyond.shared_cores(1);
+  EXPECT_EQ(cores.at_once * cores.load, 1);
+  StepRecord record;
+  record.passes.resize(1);
+  record.passes[0].calls = {product(10, 10, 10)};
+  EXPECT_EQ(cpu_seconds_of_step(std::vector{record}, 1, beyond), cpu_seconds_of_step(std::vector{record}, 1, all));
 }
 
 TEST(CpuPrices, AMissingTableIsNamed) {

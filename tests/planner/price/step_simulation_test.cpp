@@ -99,17 +99,18 @@ TEST(StepSimulation, RanksTakeSharedCoresInTurns) {
   };
   const std::vector<RankOps> three{alone, alone, alone};
   EXPECT_DOUBLE_EQ(makespan(three, {}), 2);
-  EXPECT_DOUBLE_EQ(makespan(three, {3, 1}), 2);
-  EXPECT_DOUBLE_EQ(makespan(three, {2, 1}), 4);
+  EXPECT_DOUBLE_EQ(makespan(three, {3, 1.0 / 3}), 2);
+  EXPECT_DOUBLE_EQ(makespan(three, {2, 0.5}), 4);
   EXPECT_DOUBLE_EQ(makespan(three, {1, 1}), 6);
   EXPECT_DOUBLE_EQ(makespan(three, {1, 2}), 12) << "each stands for two";
+  EXPECT_DOUBLE_EQ(makespan(three, {3, 0.5}), 3) << "three halves of the cores: the last to begin is 1.5 times as long";
   first.ops = {compute(2), send(true, 1, 0, 0), compute(4)};
   second.ops = {receiving(compute(3), true, 1, 0)};
   EXPECT_DOUBLE_EQ(makespan({first, second, alone}, {}), 6);
-  EXPECT_DOUBLE_EQ(makespan({first, second, alone}, {2, 1}), 6) << "who waits for a message has no core";
+  EXPECT_DOUBLE_EQ(makespan({first, second, alone}, {2, 0.5}), 6) << "who waits for a message has no core";
   EXPECT_DOUBLE_EQ(makespan({first, second, alone}, {1, 1}), 11);
   second.ops.push_back(compute(5));
-  EXPECT_DOUBLE_EQ(makespan({first, second, alone}, {2, 1}), 10);
+  EXPECT_DOUBLE_EQ(makespan({first, second, alone}, {2, 0.5}), 10);
 }
 
 // Work beside computing makes it 1.5 times as long and takes twice as long itself. Rank 0 computes to 2 and then 1.5 s beside 6 s
