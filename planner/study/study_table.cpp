@@ -63,8 +63,10 @@ JsonValue row_json(const StudySpec& spec, const StudyRow& row) {
        {"efficiency", known(row.efficiency)},
        {"of_first", row.of_first}});
   if (const auto& measured = row.measured) {
+    // Processors' time has no waiting in it.
+    const double waits = measured->clock == "processor" ? row.parts[TimePart::kBubble] : 0;
     add({{"measured_s", measured->seconds},
-         {"measured_over_predicted", measured->seconds / row.seconds},
+         {"measured_over_predicted", measured->seconds / (row.seconds - waits)},
          {"measured_clock", measured->clock},
          {"measured_steps", measured->steps}});
     if (measured->worked) add({{"worked_s", *measured->worked}});
