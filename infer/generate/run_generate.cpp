@@ -102,12 +102,9 @@ GenerateRequest make_request(const GenerateOptions& options, std::span<const Pro
   request.tokenizer = tokenizer;
   if (!options.ignore_end) {
     check_token_ids(options.ends, vocab_size, "--end", nullptr);
-    if (!options.ends.empty())
-      request.ends = options.ends;
-    else if (hf_files_of(model))
-      request.ends = ends_of_model(model);
-    else if (tokenizer != nullptr)
-      request.ends = tokenizer->special_ids().eos;
+    request.ends = options.ends;
+    if (request.ends.empty() && hf_files_of(model)) request.ends = ends_of_model(model);
+    if (request.ends.empty() && tokenizer != nullptr) request.ends = tokenizer->special_ids().eos;
     if (options.ends.empty()) request.ends.insert(request.ends.end(), ends_of_template.begin(), ends_of_template.end());
   }
   for (const Prompt& prompt : prompts) {
