@@ -46,7 +46,8 @@ std::vector<ImportedRun> imported_runs() {
       {"megatron_175b.sh", 1536, 1, 2, 2, "ddp", with(gpt2, {"parallel.pipeline=2", "parallel.tensor=2", "batch.micro=512"})},
       {"megatron_345m.sh", 64, 8, 1, 1, "ddp", gpt2},
       {"megatron_arguments.sh", 512, 2, 1, 2, "zero1",
-       with(llama, {"model.vocab_size=50257", "model.head_dim=8", "model.num_key_value_heads=4", "parallel.data=2", "batch.micro=256"})},
+       with(llama, {"model.vocab_size=50257", "model.head_dim=8", "model.num_key_value_heads=4", "parallel.data=2",
+                    "batch.micro=256"})},
       {.file = "megatron_llama3_8b.sh", .not_built = {"precision.fp8 = true"}},
       {"olmo_1b.yaml", 2048, 0, 1, 1, "zero3", llama},
       {"open_r1_bf16.sh", 128, 8, 1, 1, "zero2", text},
@@ -135,7 +136,8 @@ TEST_F(ImportedRuns, TheConfigurationThatImportWritesIsWhatTrainImports) {
       const JsonValue* const there = config.find(block);
       return there != nullptr && there->find(key) != nullptr;
     };
-    std::vector<std::string> missing{"data.train=x", "data.valid=null", "checkpoint.dir=x"};  // so that --set says both times what nobody does
+    // --set says both times what nobody does.
+    std::vector<std::string> missing{"data.train=x", "data.valid=null", "checkpoint.dir=x"};
     if (!says("run", "steps") && !says("run", "epochs")) missing.emplace_back("run.steps=3");
     if (!says("model", "model_type") && !says("model", "preset")) missing.emplace_back("model.preset=llama-1m");
     for (const char* const key : {"global", "micro", "sequence"})
