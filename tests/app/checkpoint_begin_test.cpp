@@ -64,7 +64,8 @@ TEST_F(Checkpoints, WeightsOfAnotherModelAreRefused) {
                   {"model.init_from", "step-00000004", "mlp", "[96,32]", "[64,32]"});
   expect_one_line(train({from, other, "model.num_hidden_layers=5"}), 64, {"model.layers.4.", "is not there in the checkpoint"});
   expect_one_line(train({from, other, "model.num_hidden_layers=3"}), 64, {"model.layers.3.", "is not there in the model"});
-  expect_one_line(train({from, other, "model.rope_theta=5000"}), 64, {"model.rope_theta = 5000", "same shapes", "checkpoint.allow"});
+  expect_one_line(train({from, other, "model.rope_theta=5000"}), 64,
+                  {"model.rope_theta = 5000", "same shapes", "checkpoint.allow"});
   expect_one_line(train({"model.init_from=" + (place_ / "nothing"), other}), 65,
                   {"model.init_from", "no such folder (nothing is downloaded)"});
   create_folder(place_ / "hf");

@@ -101,7 +101,8 @@ TEST_F(FolderCommands, AConvertedCheckpointHasTheFoldersTokenizer) {
   const std::string text = said(plus({"generate", "--hf", hf}, prompt));
   EXPECT_EQ(parse_json(text, "generate --json").find("end")->as_string(), "end");
   const std::string of_checkpoint = said(plus({"generate", "--ckpt", ckpt}, prompt));
-  EXPECT_EQ(of_checkpoint.substr(of_checkpoint.find("\"prompt\"")), text.substr(text.find("\"prompt\""))) << "model names its place";
+  const auto behind_the_model = [](const std::string& json) { return json.substr(json.find("\"prompt\"")); };
+  EXPECT_EQ(behind_the_model(of_checkpoint), behind_the_model(text));
   const std::vector<std::string> asked{"--choices", golden + "/usual.jsonl", "--ids", "5 17 2 9"};
   const JsonValue of_hf = eval("--hf", hf, asked), of_ckpt = eval("--ckpt", ckpt, asked);
   EXPECT_FALSE(of_hf.find("acc_norm")->is_null());
