@@ -273,8 +273,8 @@ void data_pack_command(const Arguments& arguments, const CommandContext& context
   app.add_option("--sequence", options.sequence, "T, the most tokens of a pack")->required();
   app.add_option("--output", output, "prefix of the output files")->required();
   app.add_option("--overflow", overflow,
-                 "of longer sequences: refuse them, keep the first T tokens (truncate), or cut them (split); of a longer pair "
-                 "truncate keeps the first tokens of both sequences, prompt and answer")
+                 "of longer sequences: refuse them, keep the first T tokens (truncate), or cut them (split); truncate keeps the "
+                 "first tokens of both sequences of a pair, prompt and answer")
       ->check(CLI::IsMember({"refuse", "truncate", "split"}))->capture_default_str();
   app.add_option("--seed", options.seed, "by which the order is drawn")->capture_default_str();
   app.add_option("--workers", options.workers, "threads that read; the output does not depend on it")->capture_default_str();

@@ -312,6 +312,12 @@ TEST(Matmul, SummandsAreAddedOnTheTile) {
     ASSERT_EQ(out.at(i), sum) << i;
   }
   EXPECT_TRUE(workspace.guards_intact());
+  EXPECT_THROW(f.device.ops().try_fused(f.device.compute_stream(), {.epilogue = Epilogue::kSummands,
+                                                                    .product = {out.view(), a.view(), s.transpose_a, b.view(),
+                                                                                s.transpose_b, Accumulate::kYes, workspace.view()},
+                                                                    .residual = residual.view()}),
+               InternalError)
+      << "what out holds and the residual cannot both be added";
   MatmulShape widened = s;
   widened.in = widened.out = DType::kF16;
   EXPECT_TRUE(f.device.ops().prepare_fused(widened, Epilogue::kSummands, 0).fused);

@@ -229,8 +229,10 @@ constexpr ForeignKey kDataAndModel[] = {
      "are several"},
     {"dataloader_drop_last", kAlways, {}, {}, "a last batch that is not full takes samples of the next epoch"},
     {"dataloader_*, no_dataloader_*", kAlways, {}, {}, "samples are read ahead"},
-    {"model_revision, trust_remote_code, token, use_auth_token, use_fast_tokenizer, low_cpu_mem_usage, config_name, model_type, "
+    {"model_revision, trust_remote_code, token, use_auth_token, use_fast_tokenizer, low_cpu_mem_usage, model_type, "
      "model_code_revision, ignore_bias_buffers", kAlways, {}, {}, "no code and no file of a hub is loaded"},
+    {"config_name", kDiffers, {}, {},
+     "a model of new weights by this config.json: give its folder as model.hf_config, in place of model.init_from"},
     {"model_init_kwargs*, config_overrides", kDiffers, {}, {},
      "the folder's config.json is the model; keys of the model block change it"},
 };

@@ -49,6 +49,12 @@ TEST(HuggingFaceImport, APartOfTheDataIsNotWhatTrains) {
     EXPECT_EQ(imported(system, {{name, 1000}}).keys[0].verdict, Verdict::kDiffers) << name;
 }
 
+TEST(HuggingFaceImport, AConfigurationOfNewWeightsIsTheModel) {
+  const Import import = imported(S::kHuggingFace, {{"config_name", "models/new"}});
+  EXPECT_EQ(import.keys[0].verdict, Verdict::kDiffers);
+  EXPECT_NE(import.keys[0].note.find("model.hf_config"), std::string::npos) << import.keys[0].note;
+}
+
 TEST(HuggingFaceImport, StatesOfFewerBitsAreAnotherMemoryAndNoOtherRule) {
   for (const auto& [name, rule] :
        {std::pair{"adamw_bnb_8bit", "\"adamw\""}, {"adamw_torch_4bit", "\"adamw\""}, {"lion_8bit", "\"lion\""}}) {
