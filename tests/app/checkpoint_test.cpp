@@ -210,7 +210,7 @@ TEST_F(Checkpoints, ADamagedOneIsPassedOverByWhoeverReadsWeights) {
   const ProgramOutcome evaluated = succeeded(eval(folder)), converted = succeeded(convert(folder, "third"));
   EXPECT_EQ(evaluated.out, loss) << "the report names the checkpoint that was evaluated";
   expect_parts(evaluated.err, parts);
-  expect_parts(converted.out, {"warning: " + parts[0], parts[1]});
+  expect_parts(converted.out, {"warning: " + parts[0], parts[1], "warning: " + older + " takes its place"});
   EXPECT_EQ(read_file(place_ / "third/model.safetensors"), read_file(place_ / "second/model.safetensors"));
   // Nothing takes the place of a checkpoint that was named itself, nor of the oldest.
   for (const ProgramOutcome& named : {generate(newest), eval(newest), convert(newest, "none")}) {

@@ -242,7 +242,6 @@ Resume older_weights(const Resume& damaged, const std::optional<Error>& fault, R
       const Resume older = find_older_weights(damaged, error_in(text), asked.key);
       check_initial_model(model.plan().config, stored_tensors(model.plan()), older);
       for (const std::string& note : older.notes) logger.warning("{}", note);
-      logger.warning("{} takes its place; remove the damaged one, or put its files back", older.folder);
       text = older.folder;
     } catch (const Error& error) {
       text = to_text(error);

@@ -311,6 +311,7 @@ Resume find_older_weights(const Resume& damaged, const Error& fault, std::string
   const Wanted wanted{key, damaged.among, Content::kAny, fmt::format("name another in {}", key)};
   std::optional<Resume> older = newest_in(damaged.among, damaged.manifest.state.updates, wanted, fault);
   older->notes.insert(older->notes.begin(), fmt::format("{} is skipped: {}", damaged.folder, fault.what()));
+  older->notes.push_back(fmt::format("{} takes its place; remove the damaged one, or put its files back", older->folder));
   return *std::move(older);
 }
 
