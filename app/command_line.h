@@ -12,7 +12,7 @@
 
 #include "app/subcommands.h"
 #include "train/config/option_docs.h"
-#include "train/import/import.h"
+#include "import/import.h"
 
 namespace trident {
 

@@ -16,8 +16,8 @@
 #include "planner/study/study_table.h"
 #include "report/table.h"
 #include "train/config/option_check.h"
-#include "train/import/import.h"
-#include "train/import/text_limits.h"
+#include "import/import.h"
+#include "import/text_limits.h"
 
 namespace trident {
 namespace {

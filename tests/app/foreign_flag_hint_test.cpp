@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include "train/foreign/foreign_key.h"
+#include "import/foreign/foreign_key.h"
 
 namespace trident {
 namespace {

@@ -9,7 +9,7 @@
 namespace trident {
 namespace {
 
-const std::string kForeignFiles = TRIDENT_SOURCE_DIR "/tests/import/";
+const std::string kForeignFiles = TRIDENT_SOURCE_DIR "/tests/import/files/";
 
 // A row says what a file makes of the base, and what makes it small; or the keys that it asks for and that are not built.
 struct ImportedRun {

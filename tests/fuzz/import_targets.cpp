@@ -3,9 +3,9 @@
 
 #include "core/json_reader.h"
 #include "tests/fuzz/fuzz_target.h"
-#include "train/import/text_limits.h"
-#include "train/import/toml_reader.h"
-#include "train/import/yaml_reader.h"
+#include "import/text_limits.h"
+#include "import/toml_reader.h"
+#include "import/yaml_reader.h"
 
 namespace trident::fuzz {
 namespace {

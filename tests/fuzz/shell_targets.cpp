@@ -4,9 +4,9 @@
 #include <vector>
 
 #include "tests/fuzz/fuzz_target.h"
-#include "train/import/command_line.h"
-#include "train/import/shell_reader.h"
-#include "train/import/text_limits.h"
+#include "import/command_line.h"
+#include "import/shell_reader.h"
+#include "import/text_limits.h"
 
 namespace trident::fuzz {
 namespace {

@@ -1,11 +1,11 @@
-// Answers to words of other systems (train/foreign): one source for flags, --set, configuration files and docs/coming_from.md.
+// Answers to words of other systems (import/foreign): one source for flags, --set, configuration files and docs/coming_from.md.
 #pragma once
 
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "train/foreign/foreign_key.h"
+#include "import/foreign/foreign_key.h"
 
 namespace trident {
 

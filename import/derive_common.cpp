@@ -1,0 +1,218 @@
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+
+#include "core/check.h"
+#include "core/file_io.h"
+#include "model/config/model_presets.h"
+#include "import/facts.h"
+
+namespace trident {
+namespace {
+
+bool is_of_command_line(const Fact* ranks) { return ranks != nullptr && ranks->origin.starts_with("--ranks"); }
+
+// Ranks of all axes; ranks that share a copy (@shard, -1: all that are left), and how many such groups there are (@replicate).
+void derive_degrees(Facts& facts) {
+  derive_ranks(facts);
+  apply(facts, {"parallel.data", "@ranks", "parallel.tensor? parallel.pipeline? parallel.context?"});
+  const Fact *const copies = facts.find("@replicate"), *const sharers = facts.find("@shard");
+  if (copies == nullptr && sharers == nullptr) return;
+  const std::int64_t r = facts.positive("@replicate").value_or(1);
+  if (facts.is("@shard", -1)) {
+    const Fact* const data = facts.find("parallel.data");
+    if (data == nullptr || !data->value.is_number()) {
+      if (r > 1)
+        facts.remark(*copies,
+                     "how many ranks share a copy follows from their number, which no input says: give trident import --ranks N");
+      return;
+    }
+    const Fact all = *facts.pull("@shard");
+    apply(facts, {"@shard", "parallel.data", "@replicate?"});
+    facts.set("@shard", {facts.find("@shard")->value, all.origin, all.weight});
+  }
+  const std::int64_t s = facts.positive("@shard").value_or(1);
+  if (r > 1 || s > 1) apply(facts, {"parallel.data", copies == nullptr ? "@shard" : "@replicate @shard?"});
+  if (r > 1 && s > 1)
+    facts.set("parallel.shard_group", s, {"@replicate", "@shard"});
+  else if (r > 1)
+    facts.set("parallel.zero", "ddp", {"@replicate", "@shard"});
+}
+
+// batch.global = batch.micro x @accumulation x parallel.data. What inputs say goes first, defaults fill what is missing then.
+void derive_batch(Facts& facts) {
+  const bool micro = facts.is_given("batch.micro"), accumulation = facts.is_given("@accumulation");
+  const Fact* const data = facts.find("parallel.data");
+  if (!facts.is_given("batch.global")) {
+    if (facts.find("@accumulation") != nullptr) apply(facts, {"batch.global", "batch.micro @accumulation parallel.data"});
+  } else if (data == nullptr || !data->value.is_number()) {
+    if (micro && accumulation) apply(facts, {"parallel.data", "batch.global", "batch.micro @accumulation"});
+  } else if (accumulation && !micro) {
+    apply(facts, {"batch.micro", "batch.global", "@accumulation parallel.data"});
+  } else if (facts.find("batch.micro") != nullptr) {
+    if (accumulation) apply(facts, {"@batch", "batch.micro @accumulation parallel.data"});
+    const Fact *const global = facts.find("batch.global"), *const all = facts.find("@batch");
+    if (all != nullptr && !all->is_open() && !global->is_open() && !is_same_value(global->value, all->value))
+      throw ConfigError(
+          fmt::format("{}: is not micro-batch x accumulation x data-parallel ranks = {} x {} x {} = {} ({}); change one of them",
+                      global->origin, *facts.integer("batch.micro"), *facts.integer("@accumulation"),
+                      *facts.integer("parallel.data"), to_json_text(all->value), all->origin));
+    apply(facts, {"@accumulation", "batch.global", "batch.micro parallel.data"});
+  }
+}
+
+// run.steps from what counts samples or tokens, in whole steps: what is left of the last one is not trained.
+void derive_length(Facts& facts) {
+  if (facts.is_open("@max_steps") || facts.integer("@max_steps").value_or(0) > 0) {
+    facts.take("run.steps", *facts.find("@max_steps"));
+    facts.remark("run.epochs", "max_steps counts in its place");
+    facts.erase("run.epochs");
+  }
+  if (facts.is_given("run.steps") && !facts.is_given("run.epochs")) facts.erase("run.epochs");
+  apply(facts, {"run.steps", "@train_samples", "batch.global", Round::kDown});
+  apply(facts, {"run.steps", "@train_tokens", "batch.global batch.sequence", Round::kDown});
+}
+
+// The schedule of the learning rate, and the numbers of its optimizer.
+void derive_schedule(Facts& facts) {
+  apply(facts, {"lr_schedule.warmup_steps", "@warmup_samples", "batch.global", Round::kUp});
+  apply(facts, {"lr_schedule.decay_steps", "@decay_samples", "batch.global", Round::kUp});
+  apply(facts, {"lr_schedule.warmup_steps", "@warmup_tokens", "batch.global batch.sequence", Round::kUp});
+  apply(facts, {"lr_schedule.decay_steps", "@decay_tokens", "batch.global batch.sequence", Round::kUp});
+  const std::optional<double> share = facts.share("@warmup_ratio");
+  const bool has_steps = facts.is_open("lr_schedule.warmup_steps") ||
+                         facts.number("lr_schedule.warmup_steps").value_or(0) != 0 ||
+                         (facts.is_given("lr_schedule.warmup_steps") && !facts.is_given("@warmup_ratio"));
+  if (facts.is_on("@no_warmup")) {
+    facts.remark("lr_schedule.warmup_steps", "this constant rate has no warm-up there");
+    facts.set("lr_schedule.warmup_steps", 0, {"@no_warmup"});
+  } else if (share && has_steps) {
+    facts.remark("@warmup_ratio", "warmup_steps counts in its place");
+  } else if (share) {
+    facts.set("lr_schedule.warmup_steps", *share > 0 ? JsonValue(*share) : JsonValue(0), {"@warmup_ratio"});
+    if (facts.find("run.steps") != nullptr) {
+      facts.erase("lr_schedule.warmup_steps");
+      apply(facts, {"lr_schedule.warmup_steps", "@warmup_ratio run.steps", "", Round::kUp});
+    }
+  }
+  apply(facts, {"lr_schedule.min_lr", "@min_lr_ratio optimizer.lr", "", Round::kNot});
+  if (facts.find("@beta1") == nullptr && facts.find("@beta2") == nullptr) return;
+  const JsonValue::Array betas{facts.number("@beta1").value_or(0.9), facts.number("@beta2").value_or(0.95)};
+  facts.take("optimizer.betas", computed(betas, {facts.find("@beta1"), facts.find("@beta2")}));
+}
+
+// Trainer's pairs of a strategy and a number: "no", "epoch", "best", "steps".
+void derive_interval(Facts& facts, const std::string& what, std::string_view path, std::int64_t least) {
+  const std::string strategy = fmt::format("@{}_strategy", what), kind = facts.word(strategy);
+  std::string steps = fmt::format("@{}_steps", what);
+  if (what == "eval" && kind == "steps" && facts.find(steps) == nullptr) steps = "@logging_steps";
+  if (facts.find(path) != nullptr) return;
+  if (kind == "best") {
+    facts.set("checkpoint.keep_best", true, {strategy});
+    if (const Fact* const eval = facts.find("eval.every")) facts.set(path, eval->value, {strategy, "eval.every"});
+    facts.remark(strategy, "saved at every evaluation, of which the best and the newest stay");
+  } else if (!kind.empty() && kind != "steps") {
+    if (what != "logging") return facts.set(path, kind == "no" ? JsonValue(0) : JsonValue(kind), {strategy});
+    facts.remark(strategy, "log.every counts steps, and there is always a line: ours stays");
+  } else if (facts.is_open(steps)) {
+    facts.set(path, facts.find(steps)->value, {strategy, steps});
+  } else if (const std::optional<double> every = facts.not_negative(steps)) {
+    const bool is_share = *every > 0 && *every < 1;
+    if (is_share && facts.find("run.steps") == nullptr)
+      return facts.remark(steps, fmt::format("a share of steps that no input counts: {} stays", path));
+    const double count = std::ceil(is_share ? *every * *facts.number("run.steps") : *every);
+    facts.set(path, std::max(least, whole_number(count, {facts.find(steps)})), {strategy, steps});
+  }
+}
+
+bool is_preset(const std::string& name) {
+  try {
+    model_preset_json(name, "");
+    return true;
+  } catch (const ConfigError&) {
+    return false;
+  }
+}
+
+// The commands that make token files of what `dataset` names.
+std::string how_to_prepare(const Facts& facts, const std::string& dataset) {
+  const std::filesystem::path path(dataset);
+  const std::string ending = path.extension().string();
+  const bool is_file = file_exists(dataset) || ending == ".jsonl" || ending == ".json" || ending == ".txt";
+  const std::string name = (is_file ? path.stem() : path.filename()).string(), output = "data/" + (name.empty() ? "NAME" : name);
+  const std::string model = facts.text("@model"), loss = facts.text("@loss"), named = facts.text("data.tokenizer");
+  const std::string tokenizer = !named.empty() ? named : folder_exists(model) ? model : "MODEL";
+  const bool is_chat = !loss.empty() && loss != "preference";
+  const std::string prepare = fmt::format("give token files of it: trident data prepare {}--input {} --tokenizer {}{} --output {}",
+                                          is_chat        ? "--chat "
+                                          : loss.empty() ? ""
+                                                         : "--preference ",
+                                          is_file ? dataset : "FILE", tokenizer, is_chat ? " --loss " + loss : "", output);
+  if (facts.find("@pack") == nullptr) return fmt::format("{}, then --set data.train={}", prepare, output);
+  const std::string sequence = facts.find("batch.sequence") == nullptr ? "T" : facts.text("batch.sequence");
+  return fmt::format("{0}, trident data pack {1} --sequence {2} --output {1}_packed, then --set data.train={1}_packed", prepare,
+                     output, sequence);
+}
+
+void derive_names(Facts& facts) {
+  if (const Fact* const model = facts.find("@model")) {
+    const std::string name = facts.text("@model");
+    const bool is_folder = folder_exists(name), is_shape = !is_folder && is_preset(name);
+    facts.remark(*model, is_folder  ? ""
+                         : is_shape ? "the shape alone: give its folder with --set model.init_from=DIR for the weights"
+                                    : "no folder of this machine: give one with --set model.init_from=DIR");
+    if (is_folder || is_shape) facts.take(is_folder ? "model.init_from" : "model.preset", *model);
+  }
+  if (const Fact* const dataset = facts.find("@dataset")) {
+    const std::string prefix = dataset->value.is_string() ? facts.text("@dataset") : "";
+    if (file_exists(prefix + ".bin") && file_exists(prefix + ".idx"))
+      facts.take("data.train", *dataset);
+    else
+      facts.remark(*dataset, how_to_prepare(facts, prefix));
+  }
+}
+
+}  // namespace
+
+JsonValue llama3_rope_scaling(double factor) {
+  return JsonValue::Object{{"rope_type", "llama3"},
+                           {"factor", factor},
+                           {"low_freq_factor", 1.0},
+                           {"high_freq_factor", 4.0},
+                           {"original_max_position_embeddings", 8192}};
+}
+
+void take_fp8(Facts& facts) {
+  if (const Fact* const fp8 = facts.find("@fp8"))
+    facts.set("precision.fp8", (facts.find("@fp8_recipe") == nullptr ? fp8 : facts.find("@fp8_recipe"))->value,
+              {"@fp8", "@fp8_recipe"});
+  else
+    facts.remark("@fp8_recipe", "goes with fp8, which no key asks for");
+}
+
+void derive_ranks(Facts& facts) {
+  if (facts.text("@nodes").find(':') != std::string::npos) {  // torchrun's MIN:MAX
+    facts.remark("@nodes", "ranks do not come and go: elastic lists the layouts that trident supervise falls back on; give trident "
+                           "import --ranks N");
+    for (const char* const name : {"@nodes", "@ranks_per_node"}) facts.erase(name);
+  }
+  if (is_of_command_line(facts.find("@ranks")) || facts.find("@nodes") == nullptr) return;
+  apply(facts, {"@ranks", facts.is_given("@nodes") ? "@ranks_per_node @nodes" : "@ranks_per_node"});
+}
+
+void derive_common(Facts& facts) {
+  derive_degrees(facts);
+  derive_batch(facts);
+  derive_length(facts);
+  derive_schedule(facts);
+  derive_interval(facts, "logging", "log.every", 1);
+  derive_interval(facts, "eval", "eval.every", 0);
+  derive_interval(facts, "save", "checkpoint.every", 0);
+  derive_names(facts);
+  // FSDP keeps gradients and states of the optimizer where it keeps parameters.
+  if (const std::optional<Fact> host = facts.pull("@fsdp_offload"))
+    for (const char* const path : {"offload.parameters", "offload.optimizer", "offload.gradients"}) facts.take(path, *host);
+  facts.erase_block("@");
+}
+
+}  // namespace trident

@@ -1,0 +1,92 @@
+#include <string_view>
+
+#include "import/facts.h"
+
+namespace trident {
+namespace {
+
+void take_default(Facts& facts, std::string_view name, JsonValue value, ForeignSystem system = ForeignSystem::kDeepSpeed) {
+  facts.take(name, of_default(system, std::move(value)));
+}
+
+// DeepSpeed trains with its default of a number that its file leaves out: Trainer fills in those that are "auto".
+void take_left_out(Facts& facts, std::string_view name, JsonValue value, std::initializer_list<std::string_view> ours) {
+  if (facts.find("@json") == nullptr) return;
+  const bool is_auto = facts.find(fmt::format("@json:{}", name)) != nullptr;
+  for (const std::string_view one : ours) {
+    if (is_auto && facts.find(one) != nullptr) return;
+    if (facts.is_given(one))
+      facts.remark(one, "DeepSpeed's file leaves this number out, so that DeepSpeed's default counts; \"auto\" would take yours");
+    facts.erase(one);
+  }
+  take_default(facts, name, std::move(value));
+}
+
+void derive_accelerate_processes(Facts& facts) {
+  if (facts.find("@distributed_type") == nullptr) return;
+  const Fact type = *facts.find("@distributed_type");
+  const std::string name = facts.text("@distributed_type");
+  if (const Fact* const ranks = facts.find("@ranks"); name == "NO" && (ranks == nullptr || !ranks->origin.starts_with("--ranks"))) {
+    facts.remark("@ranks", "distributed_type NO starts one process");
+    for (const std::string_view one : {"@nodes", "@ranks_per_node"}) facts.erase(one);
+    facts.set("@ranks", 1, {"@distributed_type"});
+  }
+  if (name == "DEEPSPEED") take_default(facts, "optimizer.grad_clip", 1.0);
+  if (name == "MEGATRON_LM") {
+    take_default(facts, "recompute.policy", "full", ForeignSystem::kAccelerate);
+    take_default(facts, "optimizer.grad_clip", 1.0, ForeignSystem::kAccelerate);
+  }
+  facts.take("parallel.zero", {name == "FSDP" ? "zero3" : name == "DEEPSPEED" ? "zero2" : "ddp", type.origin, Weight::kFallback});
+}
+
+void derive_precision(Facts& facts) {
+  facts.keep_beside("@autocast", {"@autocast_dtype"}, "torch_autocast.enabled");
+  if (const Fact* const dtype = facts.find("@autocast_dtype")) {
+    const std::string name = facts.word("@autocast_dtype");
+    const bool is_half = name.ends_with("16") || name == "half";
+    facts.take("precision.compute", {!is_half ? "fp32" : name.find('b') != name.npos ? "bf16" : "fp16", dtype->origin});
+  }
+  // The program sets its own format where the file says "no".
+  if (facts.find("precision.compute") == nullptr && facts.find("@mixed_precision") != nullptr)
+    facts.set("precision.compute", "fp32", {"@mixed_precision"});
+  if (const Fact* const fp8 = facts.find("precision.fp8"))
+    facts.take("precision.compute", {"bf16", fp8->origin, Weight::kFallback});
+  if (facts.is("precision.compute", "fp16") && facts.find("@loss_scale") != nullptr)
+    facts.take("precision.loss_scale", *facts.find("@loss_scale"));
+  else
+    facts.remark("@loss_scale", "without fp16 the loss is not scaled");
+}
+
+void derive_optimizer(Facts& facts) {
+  if (const Fact* const type = facts.find("@deepspeed_optimizer")) {
+    facts.take("optimizer.type", *type);
+    take_left_out(facts, "optimizer.lr", 1e-3, {"optimizer.lr"});
+    take_left_out(facts, "optimizer.betas", JsonValue::Array{0.9, 0.999}, {"optimizer.betas", "@beta1", "@beta2"});
+    if (facts.is("optimizer.type", "adamw")) take_left_out(facts, "optimizer.eps", 1e-8, {"optimizer.eps"});
+    take_left_out(facts, "optimizer.weight_decay", 0, {"optimizer.weight_decay"});
+  }
+  if (const Fact* const schedule = facts.find("@deepspeed_scheduler")) {
+    facts.take("lr_schedule.type", *schedule);
+    take_left_out(facts, "lr_schedule.warmup_steps", 1000, {"lr_schedule.warmup_steps", "@warmup_ratio"});
+    if (facts.is("lr_schedule.type", "cosine")) take_default(facts, "@min_lr_ratio", 1e-4);
+  }
+  take_left_out(facts, "optimizer.grad_clip", 1.0, {"optimizer.grad_clip"});
+}
+
+}  // namespace
+
+void derive_deepspeed(Facts& facts) {
+  derive_accelerate_processes(facts);
+  derive_precision(facts);
+  derive_optimizer(facts);
+  // Nothing is accumulated where at most one of the three sizes is given.
+  const bool has_global = facts.is_given("batch.global"), has_micro = facts.is_given("batch.micro");
+  if (facts.find("@accumulation") == nullptr && has_global != has_micro)
+    facts.set("@accumulation", has_global ? computed(1, {facts.find("batch.global")}) : of_default(ForeignSystem::kDeepSpeed, 1));
+  if (facts.find("log.every") == nullptr && facts.find("@logging_steps") == nullptr && facts.find("@steps_per_print") != nullptr)
+    facts.set("log.every", *facts.find("@steps_per_print"));
+  else
+    facts.remark("@steps_per_print", "the program's own arguments say log.every");
+}
+
+}  // namespace trident

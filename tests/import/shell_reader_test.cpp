@@ -1,0 +1,270 @@
+// Tests that a script's commands are read as a shell reads them, and that nothing is executed.
+#include "import/shell_reader.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "core/check.h"
+
+namespace trident {
+namespace {
+
+// "a|b c": the words of all commands, and of a word without a value "??".
+std::string words_in(std::string_view script) {
+  std::string all;
+  for (const ShellCommand& command : read_shell(script, "run.sh")) {
+    all += all.empty() ? "" : "\n";
+    for (std::size_t i = 0; i < command.words.size(); ++i)
+      all += (i == 0 ? "" : "|") + (command.words[i].unknown.empty() ? command.words[i].text : "??");
+    if (!command.doubt.empty()) all += " ?";
+  }
+  return all;
+}
+std::string refused_shell(std::string_view script) {
+  try {
+    return "accepted: " + words_in(script);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+}
+
+TEST(ShellReader, QuotesEscapesAndContinuedLinesMakeWords) {
+  EXPECT_EQ(words_in("a 'b c' \"d e\" f\\ g h\\\ni \"\" j''k"), "a|b c|d e|f g|hi||jk");
+  EXPECT_EQ(words_in("a \"\\$x \\a \\\"\" '\\' \\\\ $'b\\'c' d"), "a|$x \\a \"|\\|\\|??|d");
+  EXPECT_EQ(words_in("a \\\n  b # c 'd\n# e\nf#g"), "a|b\nf#g") << "a comment begins a word";
+  EXPECT_EQ(words_in("a;b&&c||d|e&\nf\r\n"), "a\nb\nc\ne\nf");
+  EXPECT_EQ(words_in("a \\\r\n  b\r\ncat <<E\r\nx\r\nE\r\nc"), "a|b\ncat\nc") << "Windows' line ends";
+  EXPECT_EQ(words_in("a $'b\\tc' \\\n"), "a|??") << "a tab there, and no t";
+  EXPECT_EQ(words_in("a\n\\\n"), "a");
+  EXPECT_EQ(words_in("a > log 2>&1 <in &>x b <<< text 3>y"), "a|b");
+  EXPECT_EQ(words_in("cat <<EOF > ds.json\n{\"a\": 'b'\nEOF\nrun\ncat <<-'E F'\n\t\tx\n\tE F\nend"), "cat\nrun\ncat\nend");
+}
+
+TEST(ShellReader, VariablesAreReplacedAndSplit) {
+  EXPECT_EQ(words_in("A='b  c'\nrun $A \"$A\" ${A}d \"x$A\""), "run|b|c|b  c|b|cd|xb  c");
+  EXPECT_EQ(words_in("A=1 B=2; A+=0; run $A$B ${C:-d e} \"${C:-d e}\" ${A:-x} ${A:+y} ${C:+z}"), "run|102|d|e|d e|10|y");
+  EXPECT_EQ(words_in("A=1\nA=2 run $A\nrun $A"), "run|1\nrun|1") << "what stands before a command is the command's alone";
+  EXPECT_EQ(words_in("export A=1 B='2 3'\nrun $A \"$B\"; N=${N:=8}; run $N"), "export\nrun|1|2 3\nrun|8");
+  EXPECT_EQ(words_in("run \"${C-}\" x${C-}"), "run||x");
+  EXPECT_EQ(words_in("A=<PATH> (e.g. /x)\nrun $A"), "e.g.|/x\nrun|??") << "as templates have it";
+  EXPECT_EQ(words_in("run \"$@\" $* $#"), "run|0") << "the script has no arguments";
+  EXPECT_EQ(words_in("set -e\nset -- a b\nrun \"$@\" x"), "set|-e\nset|--|a|b\nrun|a|b|x") << "unless it gives itself some";
+  EXPECT_EQ(words_in("A=1 B=2\nunset A\nrun $B ${A:-3}\nif x; then unset B; fi; run $B"), "unset|A\nrun|2|3\nx\nunset|B ?\nrun|??");
+}
+
+TEST(ShellReader, ArraysKeepTheirWords) {
+  EXPECT_EQ(words_in("A=(--a 'b c' # d\n  --e $F \n)\nrun ${A[0]}"), "run|--a");
+  EXPECT_EQ(words_in("A=(a 'b c')\nA+=(d)\nrun \"${A[@]}\" ${A[@]} \"${A[1]}\" $A"), "run|a|b c|d|a|b|c|d|b c|a");
+  EXPECT_EQ(words_in("A=(a b)\nB=(\"${A[@]}\" c)\nrun \"x ${B[*]}\" end"), "run|x a b c|end");
+  EXPECT_EQ(words_in("A=()\nrun \"${A[@]}\" x"), "run|x");
+}
+
+TEST(ShellReader, IntegersAreComputed) {
+  EXPECT_EQ(words_in("N=4\nrun $((N*8)) $(($N * 3 - 7 % 4 + 2 * $N / 3)) $((-1))x"), "run|32|11|??");
+  for (const char* not_integers : {"1 / 0", "9223372036854775807 + 1", "1.5", "010", "N ? 1 : 2", "1 +", "(N + 1) * 2"})
+    EXPECT_EQ(words_in(std::string("run $((") + not_integers + "))"), "run|??") << not_integers;
+}
+
+TEST(ShellReader, ExprComputesIntegers) {
+  EXPECT_EQ(words_in("N=4\nrun $(expr 16 / $N) \"$(expr $N \\* 2 - 1)\" $(expr 1 : 2) $(expression 1)"), "run|4|7|??|??");
+  EXPECT_EQ(words_in("N=4\nif [ $N -gt 3 ] && [[ 2 -le $N ]]; then run; fi; if [ $N -lt x ]; then run2; fi"), "run\nrun2 ?");
+}
+
+TEST(ShellReader, AVariableWithASumIsNotTornApart) {
+  EXPECT_EQ(words_in("A=1+2 B='3 '\nrun $((A * 2)) $((2 * $A)) $((B * 2))"), "run|??|4|6") << "6 there, and 2 * 1 + 2";
+}
+
+TEST(ShellReader, AWordKnowsWhereItWasWritten) {
+  const std::vector<ShellCommand> commands = read_shell("LR=1e-4\nARGS=(\n  --lr $LR\n)\nrun \\\n  \"${ARGS[@]}\" x", "run.sh");
+  ASSERT_EQ(commands.size(), 1);
+  std::string places;
+  for (const ShellWord& word : commands[0].words) places += fmt::format("{}:{} {}\n", word.line, word.column, word.text);
+  EXPECT_EQ(places, "5:1 run\n3:3 --lr\n1:4 1e-4\n6:16 x\n");
+}
+
+TEST(ShellReader, WhatWouldBeExecutedHasNoValue) {
+  const auto reason = [](std::string_view script) {
+    return read_shell(script, "run.sh").back().words.at(1).unknown;
+  };
+  EXPECT_EQ(reason("A=$(nproc --all)\nrun --n=$A"),
+            "\"$(nproc --all)\" in line 1 would have to be executed; write its value in its place");
+  EXPECT_EQ(reason("run `date`"), "\"`date`\" in line 1 would have to be executed; write its value in its place");
+  EXPECT_EQ(reason("\nrun $DATA/x"), "\"$DATA\" is set nowhere before line 2; write DATA=... above it");
+  EXPECT_EQ(reason("run ${A%.x}"), "\"${A%.x}\" in line 1 would have to be executed; write its value in its place");
+  EXPECT_EQ(reason("run $1/x"), "\"$1\" is an argument of the script (set -- ARGUMENTS above its first command gives it)");
+  EXPECT_EQ(reason("run \"$HOME\""), "\"$HOME\" is known where the script runs");
+  EXPECT_EQ(reason("for A in 1 2; do B=$A; done\nrun $B"),
+            "it depends on the loop in line 1, which import does not follow");
+  EXPECT_EQ(reason("if [ -f x ]; then\nB=1\nfi\nrun $B"),
+            "it depends on the condition in line 1, which import does not follow");
+  EXPECT_EQ(reason("if [ $1 = a ]; then\nB=1\nfi\nC=$1\ncase $C in a) B=2;; esac\nrun $B"),
+            "it depends on the case in line 5: \"$1\" is an argument of the script (set -- ARGUMENTS above its first command "
+            "gives it)");
+  EXPECT_EQ(reason("N=$(expr 3 + 4 | cat)\nrun $N"),
+            "\"$(expr 3 + 4 | cat)\" in line 1 would have to be executed; write its value in its place");
+  EXPECT_EQ(words_in("A=$(x 'a)' \"$(y ')')\" \\) )\nB=1\nrun $B"), "run|1");
+}
+
+TEST(ShellReader, SetGivesTheScriptItsArguments) {
+  EXPECT_EQ(words_in("set -- dsw 7B 'a b'\nrun $1 \"$3\" $# \"$@\" $4 x"), "set|--|dsw|7B|a b\nrun|dsw|a b|3|dsw|7B|a b|x");
+  EXPECT_EQ(words_in("set -- a b c\nshift\nN=$1; shift; run $N $1 ${2:-d} $#"), "set|--|a|b|c\nshift\nshift\nrun|b|c|d|1");
+  EXPECT_EQ(words_in("set -- 7B\nS=$1\nif [ $S = 7B ]; then L=32; elif [ $S = 13B ]; then L=40; fi\nrun $L"), "set|--|7B\nrun|32");
+  EXPECT_EQ(words_in("set -- a\nif [ -f x ]; then set -- b; fi\nrun $1 $# \"$@\""), "set|--|a\nset|--|b ?\nrun|??|??|??");
+}
+
+TEST(ShellReader, TextsThatCatWritesIntoFilesAreKept) {
+  const auto written = [](std::string_view script) {
+    ShellFiles files;
+    read_shell(script, "run.sh", {}, {}, &files);
+    std::string all;
+    for (const auto& [name, text] : files) all += fmt::format("{}: {}", name, text);
+    return all;
+  };
+  EXPECT_EQ(written("N=2\ncat <<EOT > d/ds.$N.json\n{\"stage\": $N, \"a\": \"\\$N\"}\nEOT\nrun"),
+            "d/ds.2.json: {\"stage\": 2, \"a\": \"$N\"}\n");
+  EXPECT_EQ(written("N=2\ncat > ds.json <<'E'\n$N\nE\ncat > b <<-E\n\t\tx\ty\n\tE\n"), "b: x\ty\nds.json: $N\n");
+  EXPECT_EQ(written("cat <<E > x\n\tE\n\\\"a\\}b\\\\c\\$d\\`e\\\nf\nE\n"), "x: \tE\n\\\"a\\}b\\c$d`ef\n");
+  EXPECT_EQ(written("if [ a = b ]; then\ncat <<E > x\n1\nE\nelse\ncat <<E > x\n2\nE\nfi"), "x: 2\n");
+  EXPECT_EQ(written("cat <<E > x\n1\nE\nif [ -f y ]; then\ncat <<E > x\n2\nE\nfi"), "") << "nobody knows which";
+  EXPECT_EQ(written("cat a <<E > x\n1\nE\ncat <<E >> y\n1\nE\ncat <<E\n1\nE\n"), "");
+  for (const std::string condition : {"[ -f x ] || ", "[ -f x ] && ", "false && ", "true || ", "[ a = b ] && "})
+    EXPECT_EQ(written(condition + "cat <<E > x\n1\nE\n"), "") << condition;
+  EXPECT_EQ(written("[ -d y ] || mkdir y\ncat <<E > x && echo done\n1\nE\n"), "x: 1\n");
+}
+
+TEST(ShellReader, FilesThatOtherCommandsChangeAreNotKept) {
+  const auto written = [](std::string_view then) {
+    ShellFiles files;
+    read_shell(fmt::format("cat <<E > ./x\n1\nE\n{}", then), "run.sh", {}, {}, &files);
+    return files.contains("x") ? files["x"] : "lost";
+  };
+  EXPECT_EQ(written("cat <<E >> d/../x\n2\nE\n"), "1\n2\n");
+  EXPECT_EQ(written("cat <<E > x 2>/dev/null\n2\nE\n"), "2\n") << "errors go elsewhere";
+  EXPECT_EQ(written("cat <<E 2> x 1> y\n2\nE\n"), "lost");
+  for (const char* const change : {"echo 2 > x", "echo 2 >> ./x", "run &> x", "run 2>> x", "{ echo 2; } >> x", "[ -f y ] > x",
+                                   "[ -f y ] && echo 2 > x", "[ -f y ] && cat <<E >> x\n2\nE\n", "cat a <<E >> x\n2\nE\n",
+                                   "cat <<E >> x; echo 3 > x\n2\nE\n", "> x"})
+    EXPECT_EQ(written(change), "lost") << change;
+  for (const char* const same : {"run < x > y", "[ a = b ] && echo 2 > x", "if [ a = b ]; then { run; } > x; fi", "run 2>&1"})
+    EXPECT_EQ(written(same), "1\n") << same;
+}
+
+TEST(ShellReader, TestsOfTextsDecideAndOthersLeaveDoubt) {
+  EXPECT_EQ(words_in("T=fp8\nif [[ \"$T\" == \"fp8\" ]]; then A=1; elif x; then A=2; else A=3; fi\nrun $A"), "run|1");
+  EXPECT_EQ(words_in("T=bf16\nif [ $T = fp8 ]; then A=1; elif [ -z \"$U\" ]; then A=2; else A=3; fi\nrun $A"), "run|2");
+  EXPECT_EQ(words_in("if [[ -n $K ]] || [[ \"a\" != \"a\" ]]; then A=1\nelse\n  A=2\nfi; run $A"), "run|2");
+  EXPECT_EQ(words_in("[ ! -z \"$X\" ] && A=1 || A=2\nrun $A"), "run|2");
+  EXPECT_EQ(words_in("A=1\nif [[ -f x ]]; then A=2; fi\nrun $A"), "run|??");
+  EXPECT_EQ(words_in("if [[ a == b ]]; then : ${A:=2}; fi\nrun ${A:-1}"), "run|1");
+  EXPECT_EQ(words_in("if [[ -f x ]]; then : ${A:=2}; fi\nrun ${A:-1}"), ":|2 ?\nrun|??");
+  EXPECT_EQ(words_in("if [ -d a ]; then run; exit 1; fi\nrun2"), "run ?\nexit|1 ?\nrun2");
+  EXPECT_EQ(words_in("mkdir a || exit 1\ncd a && run"), "mkdir|a\ncd|a\nrun") << "commands are taken to succeed";
+  EXPECT_EQ(words_in("f() {\n  run\n}\nwhile x; do run2; done\ncase $A in\n  a|b) run3;;\n  *) run4\nesac\nend"),
+            "run ?\nx ?\nrun2 ?\nrun4\nend") << "A is nowhere set";
+  EXPECT_EQ(words_in("(cd a; run)\n{ run2; } > log\nif [ a ]; then (run3); fi | tee x"), "cd|a\nrun\nrun2\nrun3\ntee|x");
+  EXPECT_EQ(words_in("! [ a ] && A=1\nrun $A\nif ! x; then run2; fi"), "!|[|a|]\nrun|??\n!|x\nrun2 ?");
+  EXPECT_EQ(words_in("if [[ a == b && c == c || d == d ]]; then run; fi"), "run");
+  EXPECT_EQ(words_in("if [[ a == a && ( b == b ) ]]; then run; fi"), "run ?");
+}
+
+TEST(ShellReader, SignsInQuotesAndTextsWithoutEndLeaveCasesInDoubt) {
+  const auto body = [](const std::string& pattern) { return words_in("S=ab\ncase $S in " + pattern + ") run ;; esac"); };
+  EXPECT_EQ(body("a*"), "run");
+  for (const char* const quoted : {"\"a*\"", "'a*'", "a\\*", "\"a\"'?'"}) EXPECT_EQ(body(quoted), "run ?") << quoted;
+  EXPECT_EQ(body("\"a\"*"), "run") << "the sign is outside of the quotes";
+  const auto many = [](std::size_t letters) {
+    return words_in("S=" + std::string(letters, 'a') + "\ncase $S in " + std::string(1000, '*') + ") run ;; esac");
+  };
+  EXPECT_EQ(many(1000), "run");
+  EXPECT_EQ(many(1001), "run ?") << "more than a million comparisons";
+}
+
+TEST(ShellReader, CasesOfTextsDecideAndOthersLeaveDoubt) {
+  const std::string sizes = "case \"$S\" in\n 7B|8[bB]) run1 ;;\n (13?*) run2;;\n \"70B\") run3\n ;;\n *) run4;;\nesac\nend";
+  EXPECT_EQ(words_in("S=7B\n" + sizes), "run1\nend");
+  EXPECT_EQ(words_in("S=13B\n" + sizes), "run1 ?\nrun2 ?\nend") << "sets of letters are not followed";
+  EXPECT_EQ(words_in("S=a.b\ncase $S in *.) x;; a*c|a*b) A=1;; *) A=2;; esac; run $A"), "run|1");
+  EXPECT_EQ(words_in("case x in y) run1;; esac\nend"), "end");
+  EXPECT_EQ(words_in("case $(x) in y) A=1;; *) A=2;; esac\nrun $A"), "run|??");
+  EXPECT_EQ(words_in("case a in a) run1;& b) run2;; *) run3;; esac\nend"), "run1\nrun2 ?\nrun3 ?\nend");
+  EXPECT_EQ(words_in("case a in a) case b in c) run1;; b) run2;; esac;; *) run3;; esac"), "run2");
+  EXPECT_EQ(words_in("case a in \"*\"|\\?) A=1;; *) A=2;; esac; run $A"), "run|??") << "letters, not signs";
+  const std::string letters(400'000, 'a');
+  EXPECT_EQ(words_in("A=" + letters + "\ncase $A in *" + letters + "b) A=1;; *) A=2;; esac; run $A"), "run|??");
+}
+
+TEST(ShellReader, IntegersAreComparedAsNumbers) {
+  const auto outcome = [](std::string_view condition) {
+    return words_in(fmt::format("A=2\nif {}; then A=1; fi\nrun $A", condition));
+  };
+  for (const char* const holds : {"[ 10 -gt 9 ]", "[ 4 -ne -1 ]", "[[ 0 -eq 0 && 3 -le 3 ]]", "[ -1 -lt 0 ]"})
+    EXPECT_EQ(outcome(holds), "run|1") << holds;
+  for (const char* const fails : {"[ 10 -lt 9 ]", "[ $X -ge 8 ]", "[ \"$X\" -eq 1 ]", "[[ 4 -eq 5 ]]"})
+    EXPECT_EQ(outcome(fails), "run|2") << fails;
+  for (const char* const depends : {"[ 08 -eq 8 ]", "[ \"$X\" -eq 0 ]", "[ a -eq a ]", "[ ! \"$X\" -eq 1 ]"})
+    EXPECT_EQ(outcome(depends), "run|??") << depends;
+}
+
+TEST(ShellReader, AnEmptyVariableWithoutQuotesIsNoWordOfATest) {
+  EXPECT_EQ(words_in("if [ -n $X ]; then run1; else run2; fi"), "run1");
+  EXPECT_EQ(words_in("if [ -n \"$X\" ]; then run1; else run2; fi"), "run2");
+  EXPECT_EQ(words_in("if [[ -n $X ]]; then run1; else run2; fi"), "run2");
+  EXPECT_EQ(words_in("if [ $X = a ]; then run1; else run2; fi"), "run2") << "an error, which is no success";
+  EXPECT_EQ(words_in("X='a = a'\nif [ $X ]; then run1; else run2; fi"), "run1");
+}
+
+TEST(ShellReader, ShellsInWordsAreRead) {
+  EXPECT_EQ(words_in("CMD='run --a \"b c\"'\nsrun -N 2 bash -c \"cd x; $CMD $1 $X\""),
+            "srun|-N|2|cd|x\nsrun|-N|2|run|--a|b c|??|??");
+  EXPECT_EQ(words_in("CMD=\"run --a 'b c'\"; eval $CMD d; A=1; eval \"B=$A\"; run $B"), "run|--a|b c|d\nrun|1");
+}
+
+TEST(ShellReader, SettingsOfACommandArePassedOn) {
+  const std::vector<std::string_view> names = {"NGPU"};
+  const auto setting = [&](std::string_view script) {
+    const std::vector<ShellCommand> commands = read_shell(script, "run.sh", names);
+    return commands.back().settings.empty() ? "" : commands.back().settings[0].text;
+  };
+  EXPECT_EQ(setting("NGPU=8 LR=1 run"), "NGPU=8");
+  EXPECT_EQ(setting("export NGPU=4\nrun"), "NGPU=4");
+  EXPECT_EQ(setting("NGPU=4\nexport NGPU\nNGPU=2 run"), "NGPU=2");
+  EXPECT_EQ(setting("NGPU=4\nrun"), "");
+}
+
+TEST(ShellReader, WhatDoesNotCloseIsRefusedByItsPlace) {
+  EXPECT_EQ(refused_shell("a\n b 'c"), "run.sh:2:4: nothing closes this quote");
+  EXPECT_EQ(refused_shell("a \"b"), "run.sh:1:4: nothing closes this quote");
+  EXPECT_EQ(refused_shell("a $(b"), "run.sh:1:3: nothing closes this parenthesis");
+  EXPECT_EQ(refused_shell("a ${b"), "run.sh:1:5: nothing closes this brace");
+  EXPECT_EQ(refused_shell("A=(b\nc"), "run.sh:1:1: nothing closes this parenthesis");
+  EXPECT_EQ(refused_shell("if a; then b"), "run.sh:1:1: nothing closes this \"if\"");
+  EXPECT_EQ(refused_shell("a\nfi"), "run.sh:2:1: \"f\" stands here alone; correct the script");
+  EXPECT_EQ(refused_shell("((1)"), "run.sh:1:1: nothing closes this \"(\"");
+  EXPECT_EQ(refused_shell("f ("), "run.sh:1:3: \"(\" stands here alone; correct the script");
+  EXPECT_EQ(refused_shell("[[ a"), "run.sh:1:1: no \"]]\" closes this");
+  EXPECT_EQ(refused_shell("a )"), "run.sh:1:3: \")\" stands here alone; correct the script");
+}
+
+TEST(ShellReader, SizesAreLimited) {
+  std::string doubles = "A=aaaaaaaaaaaaaaaa\n";
+  for (int i = 0; i < 40; ++i) doubles += "A=$A$A\n";
+  EXPECT_NE(refused_shell(doubles).find("more than 4 MiB once variables are replaced"), std::string::npos);
+  std::string shifts = "set --";
+  for (int i = 0; i < 1000; ++i) shifts += ' ' + std::string(100, 'a');
+  for (int i = 0; i < 1000; ++i) shifts += "\nshift";
+  EXPECT_NE(refused_shell(shifts).find("more than 4 MiB once variables are replaced"), std::string::npos);
+  std::string deep;
+  for (int i = 0; i < 100; ++i) deep += "${A:-";
+  EXPECT_NE(refused_shell("run " + deep).find("more than 64 levels"), std::string::npos);
+  std::string sums;
+  for (int i = 0; i < 100; ++i) sums.insert(0, "$((").append("))");
+  EXPECT_NE(refused_shell("run " + sums).find("more than 64 levels"), std::string::npos);
+  std::string shells;
+  for (int i = 0; i < 100; ++i) shells += "( ";
+  EXPECT_NE(refused_shell(shells).find("more than 64 levels"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace trident

@@ -1,0 +1,229 @@
+// YAML typed as the loaders of PyYAML 6.0.4 and OmegaConf 2.4.0 type it: the expected values are what they answered.
+#include "import/yaml_reader.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "core/check.h"
+#include "import/text_limits.h"
+
+namespace trident {
+namespace {
+
+JsonValue yaml_of(std::string_view text, YamlTyping typing = YamlTyping::kPyYaml) { return read_yaml(text, "f.yaml", typing); }
+
+std::string yaml_text(std::string_view text, YamlTyping typing = YamlTyping::kPyYaml) {
+  return to_json_text(yaml_of(text, typing));
+}
+
+std::string yaml_refusal(std::string_view text) {
+  try {
+    return "accepted as " + yaml_text(text);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+}
+
+// A scalar in JSON; numbers that JSON has none of by their names.
+std::string scalar_text(const JsonValue& value) {
+  if (!value.is_number() || std::isfinite(value.as_number())) return to_json_text(value);
+  return std::isnan(value.as_number()) ? "nan" : value.as_number() > 0 ? "inf" : "-inf";
+}
+
+struct ScalarGolden {
+  std::string_view text, py_yaml, omega_conf = {};  // as JSON; the last is left out where both loaders agree
+};
+
+constexpr ScalarGolden kScalars[] = {
+    {"1e-5", R"("1e-5")", "1e-05"},
+    {"1.0e-5", "1e-05"},
+    {"1.0e5", R"("1.0e5")", "100000.0"},
+    {"1.5e+3", "1500.0"},
+    {"1E-3", R"("1E-3")", "0.001"},
+    {"1.E-3", "0.001"},
+    {"5.e-5", "5e-05"},
+    {"-1e4", R"("-1e4")", "-10000.0"},
+    {"+1.5", "1.5"},
+    {".5", "0.5"},
+    {"-.5", R"("-.5")"},
+    {".5e-3", "0.0005"},
+    {".5e3", R"(".5e3")"},
+    {"1.", "1.0"},
+    {"12e03", R"("12e03")", "12000.0"},
+    {"3e+4", R"("3e+4")", "30000.0"},
+    {"4.0e-4", "0.0004"},
+    {"6.8523015e+5", "685230.15"},
+    {"685_230.15", "685230.15"},
+    {"00.5", "0.5"},
+    {"0.1_5", "0.15"},
+    {"1_000", "1000"},
+    {"739_328", "739328"},
+    {"1__0", "10"},
+    {"1_", "1"},
+    {"_1", R"("_1")"},
+    {"on", "true"},
+    {"On", "true"},
+    {"oN", R"("oN")"},
+    {"OFF", "false"},
+    {"yes", "true"},
+    {"no", "false"},
+    {"NO", "false"},
+    {"y", R"("y")"},
+    {"n", R"("n")"},
+    {"True", "true"},
+    {"tRUE", R"("tRUE")"},
+    {"False", "false"},
+    {"~", "null"},
+    {"Null", "null"},
+    {"nULL", R"("nULL")"},
+    {"none", R"("none")"},
+    {"None", R"("None")"},
+    {"010", "8"},
+    {"08", R"("08")"},
+    {"0o10", R"("0o10")"},
+    {"0_7", "7"},
+    {"00", "0"},
+    {"-0", "0"},
+    {"+7", "7"},
+    {"0x1F", "31"},
+    {"-0xff", "-255"},
+    {"0x_1f", "31"},
+    {"0x", R"("0x")"},
+    {"0xg", R"("0xg")"},
+    {"0b101", "5"},
+    {"-0b1_1", "-3"},
+    {"0b2", R"("0b2")"},
+    {"9223372036854775807", "9223372036854775807"},
+    {"1:30", R"("1:30")"},
+    {"1:30.5", R"("1:30.5")"},
+    {"1:75", R"("1:75")"},
+    {"0:30", R"("0:30")"},
+    {".inf", "inf"},
+    {"-.inf", "-inf"},
+    {"+.INF", "inf"},
+    {".nan", "nan"},
+    {"-.nan", R"("-.nan")"},
+    {"inf", R"("inf")"},
+    {"1.2.3", R"("1.2.3")"},
+    {"3.2e", R"("3.2e")"},
+    {"1e", R"("1e")"},
+    {"e3", R"("e3")"},
+    {"+", R"("+")"},
+    {"1,000", R"("1,000")"},
+    {"2e12T", R"("2e12T")"},
+    {"bf16", R"("bf16")"},
+    {"'no'", R"("no")"},
+    {"\"1\"", R"("1")"},
+    {"!!str 1", R"("1")"},
+    {"!!float 1", "1.0"},
+    {"!!int '3'", "3"},
+};
+
+TEST(YamlScalars, AreTypedAsTheirLoadersDo) {
+  for (const ScalarGolden& golden : kScalars) {
+    SCOPED_TRACE(golden.text);
+    const std::string text = "a: " + std::string(golden.text) + "\n";
+    EXPECT_EQ(scalar_text(*yaml_of(text).find("a")), golden.py_yaml);
+    EXPECT_EQ(scalar_text(*yaml_of(text, YamlTyping::kOmegaConf).find("a")),
+              golden.omega_conf.empty() ? golden.py_yaml : golden.omega_conf);
+  }
+}
+
+// PyYAML makes a date of it, and of 1:30 ninety: a configuration has neither.
+TEST(YamlScalars, DatesAreTexts) { EXPECT_EQ(yaml_text("a: 2024-01-02"), R"({"a":"2024-01-02"})"); }
+
+TEST(YamlScalars, BeyondSixtyFourBitsAreRefused) {
+  EXPECT_EQ(yaml_refusal("a: 9223372036854775808"), "f.yaml:1:4: \"9223372036854775808\" is no number of 64 bits");
+  EXPECT_EQ(yaml_refusal("a: 1.0e+999"), "f.yaml:1:4: \"1.0e+999\" is no number of 64 bits");
+}
+
+TEST(YamlReader, ReadsListsMappingsAndBlocksOfText) {
+  EXPECT_EQ(yaml_text("# first\na:\n- 1\n- b: x\n  c: [2, 'y']  # behind\nd: {e: , f}\ng: |\n  1\n   2\nh: >-\n  u\n  v\n"),
+            R"({"a":[1,{"b":"x","c":[2,"y"]}],"d":{"e":null,"f":null},"g":"1\n 2\n","h":"u v"})");
+  EXPECT_EQ(yaml_text("%YAML 1.1\n---\na: 1\n...\n"), R"({"a":1})");
+  EXPECT_EQ(yaml_text("a: \"\\u00e9\\n\"\r\nb: 2\r\n"), "{\"a\":\"\xC3\xA9\\n\",\"b\":2}");
+  EXPECT_EQ(yaml_text(""), "null");
+  EXPECT_EQ(yaml_text("# nothing\n"), "null");
+}
+
+TEST(YamlReader, GivesMembersThePlacesOfTheirKeys) {
+  const JsonValue value = yaml_of("a:\n  b: 1\nlist:\n- x\nnothing:\nlast: 2\n");
+  const auto place = [](const JsonValue& v) { return std::pair(v.line(), v.column()); };
+  EXPECT_EQ(place(*value.find("a")), std::pair(1, 1));
+  EXPECT_EQ(place(*value.find("a")->find("b")), std::pair(2, 3));
+  EXPECT_EQ(place(*value.find("list")), std::pair(3, 1));
+  EXPECT_EQ(place(value.find("list")->items()[0]), std::pair(4, 3));
+  EXPECT_EQ(place(*value.find("nothing")), std::pair(5, 1));
+}
+
+TEST(YamlReader, FollowsAliasesAndMergeKeys) {
+  EXPECT_EQ(yaml_text("a: &x {k: 1, m: 2}\nb: *x\nc: {<<: *x, m: 3}\n"),
+            R"({"a":{"k":1,"m":2},"b":{"k":1,"m":2},"c":{"k":1,"m":3}})");
+  EXPECT_EQ(yaml_text("a: &x {k: 1}\nb: &y {k: 2, n: 3}\nc:\n  <<: [*x, *y]\n"),
+            R"({"a":{"k":1},"b":{"k":2,"n":3},"c":{"k":1,"n":3}})");
+  EXPECT_EQ(yaml_text("a: {'<<': 1}"), R"({"a":{"<<":1}})");
+  EXPECT_EQ(yaml_refusal("a: 1\nb:\n  <<: 2\n"), "f.yaml:3:3: << takes a mapping or a list of mappings");
+  EXPECT_EQ(yaml_refusal("a: &x [*x]\n"), "f.yaml:1:4: nested deeper than 64 levels") << "it stands inside what it stands for";
+  EXPECT_EQ(yaml_text("a: &x b\n*x : 1\n"), R"({"a":"b","b":1})");
+  EXPECT_EQ(yaml_refusal("a: *x\n"), "f.yaml:1:4: the referenced anchor is not defined");
+}
+
+TEST(YamlReader, ResolvesReferencesOfOmegaConfAlone) {
+  constexpr std::string_view kText = "n: 3\na: {b: '${n}'}\nc: ${a.b}\nd: x/${n}\ne: ${oc.env:HOME}\nf: ${f}\n";
+  EXPECT_EQ(yaml_text(kText, YamlTyping::kOmegaConf), R"({"n":3,"a":{"b":3},"c":3,"d":"x/${n}","e":"${oc.env:HOME}","f":"${f}"})");
+  EXPECT_EQ(yaml_text("n: 3\nc: ${n}\n"), R"({"n":3,"c":"${n}"})");
+  EXPECT_EQ(yaml_text("c: ${b}\nb: ${a}\na: 3\nd: ${e}\ne: ${d}\n", YamlTyping::kOmegaConf),
+            R"({"c":3,"b":3,"a":3,"d":"${e}","e":"${d}"})")
+      << "one may name another, but not itself";
+}
+
+TEST(YamlReader, SaysWhereBrokenTextIsBroken) {
+  EXPECT_EQ(yaml_refusal("a: 1\nb: {c: 2, c: 3}\n"), "f.yaml:2:11: duplicate key \"c\"");
+  EXPECT_EQ(yaml_refusal("a: 1\na: 1\n"), "f.yaml:2:1: duplicate key \"a\"");
+  EXPECT_EQ(yaml_refusal("a: 1\n---\nb: 2\n"), "f.yaml:2:1: a second document begins; give a file of one document");
+  EXPECT_TRUE(yaml_refusal(", a").ends_with("a second document begins; give a file of one document")) << "and no end of them";
+  EXPECT_EQ(yaml_refusal("a: !!python/object:os.system x\n"),
+            "f.yaml:1:4: the tag \"tag:yaml.org,2002:python/object:os.system\" stands for no value of a configuration");
+  EXPECT_EQ(yaml_refusal("a: !mine [1]\n"), "f.yaml:1:4: the tag \"!mine\" stands for no value of a configuration");
+  EXPECT_EQ(yaml_refusal("a: !!int x\n"), "f.yaml:1:4: \"x\" has the tag \"tag:yaml.org,2002:int\", which it does not fit");
+  EXPECT_EQ(yaml_refusal("? [a]\n: 1\n"), "f.yaml:1:3: a key is a list or a mapping, or a bracket is not closed; keys are texts");
+  EXPECT_EQ(yaml_refusal("~: 1\n"), "f.yaml:1:1: a key is empty");
+  EXPECT_EQ(yaml_refusal("a: 1\nb\n"), "f.yaml:2:1: there is no colon behind \"b\"");
+  EXPECT_EQ(yaml_refusal("%a: 1\nb: 2\n"), "f.yaml:1:1: an unknown directive");
+  EXPECT_EQ(yaml_refusal("a: b: c\n"), "f.yaml:1:5: illegal map value");
+  EXPECT_EQ(yaml_refusal("a:\n\tb: 1\n"), "f.yaml:2:3: illegal map value");
+  EXPECT_EQ(yaml_refusal("a: [1, 2\n"), "f.yaml:2:1: end of sequence flow not found");
+  EXPECT_EQ(yaml_refusal("a: \"x\" y\n"), "f.yaml:1:8: end of map not found");
+  EXPECT_EQ(yaml_refusal("a: 'x\nb: 2\n"), "f.yaml:1:4: a quote is not closed");
+  EXPECT_EQ(yaml_refusal("a:\n  b: &x \"y\\\"\n"), "f.yaml:2:6: a quote is not closed");
+  EXPECT_EQ(yaml_refusal("a: [, b]\n"), "f.yaml:1:5: nothing stands before the comma");
+  EXPECT_EQ(yaml_refusal("a: @x\n"), "f.yaml:1:4: unknown token");
+}
+
+TEST(YamlReader, ExpandsNothingBeyondItsLimits) {
+  std::string bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n", texts = "a: &a '" + std::string(500'000, 'x') + "'\nb: [";
+  for (int i = 1; i < 20; ++i) {
+    bomb += fmt::format("a{0}: &a{0} [", i);
+    for (int k = 0; k < 9; ++k) bomb += fmt::format("*a{}{}", i - 1, k < 8 ? ", " : "]\n");
+  }
+  for (int i = 0; i < 1000; ++i) texts += i < 999 ? "*a, " : "*a]";
+  std::string deep = "a: &a0 [1]\n";
+  for (int i = 1; i < 70; ++i) deep += fmt::format("b{0}: &a{0} [*a{1}]\n", i, i - 1);
+  std::string keys = "a0: 1\n";
+  for (int i = 1; keys.size() < kMaxForeignBytes - 100; ++i) keys += fmt::format("a{}: {{}}\n", i);
+  EXPECT_TRUE(yaml_refusal(bomb).ends_with("more than 100000 values, counted where aliases stand")) << yaml_refusal(bomb);
+  EXPECT_TRUE(yaml_refusal(texts).ends_with("more than 1048576 bytes of text, counted where aliases stand")) << yaml_refusal(texts);
+  EXPECT_EQ(yaml_refusal(deep), "f.yaml:1:4: nested deeper than 64 levels");
+  for (const std::string& text : {std::string(100'000, '['), "a: " + std::string(100'000, '{')})
+    EXPECT_TRUE(yaml_refusal(text).ends_with(": nested deeper than 500 levels")) << yaml_refusal(text);
+  EXPECT_EQ(yaml_refusal(std::string(65, '[') + std::string(65, ']')), "f.yaml:1:65: nested deeper than 64 levels");
+  std::string dashes;
+  for (int i = 0; i < 100'000; ++i) dashes += "- ";
+  EXPECT_EQ(yaml_refusal(dashes), "f.yaml:1:1000: nested deeper than 500 levels");
+  EXPECT_GT(yaml_text(keys).size(), 1'000'000u);
+  EXPECT_EQ(yaml_text(std::string(64, '[') + std::string(64, ']')), std::string(64, '[') + std::string(64, ']'));
+}
+
+}  // namespace
+}  // namespace trident
