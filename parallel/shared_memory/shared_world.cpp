@@ -20,6 +20,7 @@ namespace {
 enum Failure : std::uint32_t { kHealthy, kBeingWritten, kFailed };
 
 constexpr std::int64_t kWorldPage = 4096;
+constexpr double kReasonSeconds = 1.0;     // a reason is copied in microseconds, unless the process that copies it was ended
 constexpr double kUntouchedSeconds = 5.0;  // sums take milliseconds; a process that died inside one must not hold up its peers
 
 static_assert(std::atomic<std::uint64_t>::is_always_lock_free && std::atomic<std::uint32_t>::is_always_lock_free);
@@ -105,7 +106,11 @@ void SharedWorld::fail(std::string_view reason) {
 std::string SharedWorld::failure() const {
   const Header& h = header();
   if (!failed()) return "";
-  while (h.failure.load(std::memory_order_acquire) != kFailed) sched_yield();
+  const double give_up = monotonic_seconds() + kReasonSeconds;
+  while (h.failure.load(std::memory_order_acquire) != kFailed) {
+    if (monotonic_seconds() > give_up) return "a rank failed, and its process was ended before it could say why";
+    sched_yield();
+  }
   return h.reason.data();
 }
 

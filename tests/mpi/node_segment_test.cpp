@@ -1,6 +1,7 @@
 #include "parallel/hierarchical/node_segment.h"
 
 #include <gmock/gmock.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -334,6 +335,20 @@ TEST(SegmentWorld, ReducesWhatLiesOutsideTheSegmentOnOneRank) {
   std::vector<float> outside(kCount);
   EXPECT_TRUE(world.run(0, [&](NodeSegment&, Communicator& communicator, Stream& stream) { return reduce(outside.data(), communicator, stream); }));
   EXPECT_TRUE(other.wait());
+}
+
+// The reason cannot be read, so that the process is ended by SIGSEGV after it has marked the world and before it has said why.
+TEST(SegmentWorld, NamesAFailureWhoseProcessWasEndedBeforeItSaidWhy) {
+  NodeSegment segment = NodeSegment::create(static_cast<std::int64_t>(SharedWorld::region_bytes(2)), 256 * kMegabyte);
+  SharedWorld::lay_out(segment.control(), SharedWorld::region_bytes(2), 2);
+  SegmentMemory memory(segment);
+  SharedWorld world(segment.control(), 20.0, memory);
+  ChildProcess other([&] {
+    world.fail({static_cast<const char*>(mmap(nullptr, 4096, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)), 100});
+    return true;
+  });
+  EXPECT_FALSE(other.wait());
+  EXPECT_THAT(world.failure(), HasSubstr("was ended before it could say why"));
 }
 
 TEST(SegmentWorld, IsNotAttachedToWhereNoneWasLaidOut) {
