@@ -67,7 +67,7 @@ command -v perl >/dev/null || { say "missing here: perl"; exit 1; }
 versions='libraries not looked for'
 if [[ $only != torch ]]; then
   if [[ -n $packages ]]; then unpack_packages "$packages" "$build/packages" || exit 1; fi
-  name_missing "$build/packages" && build_for_card "$build/packages" "$build" trident || exit 1
+  name_missing "$build/packages" "$build" && build_for_card "$build/packages" "$build" trident || exit 1
   versions=$(library_versions "$build.log")
   echo "$versions" >"$scratch/versions"
 elif [[ -e $keep/versions ]]; then

@@ -214,7 +214,7 @@ prepare() {
     unpack_packages "$packages" "$tree" || return
   fi
   if [[ -d $tree/bin ]]; then PATH=$tree/bin:$PATH; fi
-  name_missing "$tree" || return
+  name_missing "$tree" "$build" || return
   LD_LIBRARY_PATH=$(library_path)
   export LD_LIBRARY_PATH
   printf '%s; ' "${cuda_found[@]}" | sed 's/; $//'

@@ -121,11 +121,11 @@ find_compiler() {
 # can_include HEADER [FOLDER]
 can_include() { printf '#include <%s>\n' "$1" | "$cxx" -std=c++20 -E -x c++ ${2:+-I"$2"} - >/dev/null 2>&1; }
 
-# name_missing TREE: everything that building needs and is not here, one line; status 1 if something is.
+# name_missing TREE FOLDER: everything that building needs and is not here, one line; status 1 if something is. Programs that were
+# brought to FOLDER need a driver and NVIDIA's libraries alone.
 name_missing() {
   local missing=() header driver_cuda version
   find_nvidia
-  missing+=("${cuda_missing[@]}")
   version=$(cmake --version 2>/dev/null | sed -n 's/^cmake version \([0-9.]*\).*/\1/p') || true
   at_least "${version:-0}" 3.25 || missing+=("cmake 3.25 or later (${version:+here is $version; }pip has it)")
   find_compiler
@@ -140,8 +140,10 @@ name_missing() {
   # A driver serves later toolkits of its own major version, and all before.
   driver_cuda=$(nvidia-smi 2>/dev/null | sed -n 's/.*CUDA Version: *\([0-9][0-9.]*\).*/\1/p' | head -n 1) || true
   if [[ -n $driver_cuda && -n $cuda_version ]] && ((${cuda_version%%.*} > ${driver_cuda%%.*})); then
-    missing+=("a driver for CUDA ${cuda_version%%.*} (driver $driver is for $driver_cuda), or a CUDA ${driver_cuda%%.*} toolkit: CUDA_HOME says where")
+    cuda_missing+=("a driver for CUDA ${cuda_version%%.*} (driver $driver is for $driver_cuda), or a CUDA ${driver_cuda%%.*} toolkit: CUDA_HOME says where")
   fi
+  if ((${#cuda_missing[@]} == 0)) && [[ -e $2/brought ]]; then return; fi
+  missing=("${cuda_missing[@]}" "${missing[@]}")
   ((${#missing[@]} == 0)) && return 0
   say "missing here: $(printf '%s; ' "${missing[@]}" | sed 's/; $//'). The Debian packages need no installing: on a Debian 12 with network" \
     "run ${0##*/} --prepare DIR, bring DIR here, add --packages DIR"
@@ -188,7 +190,9 @@ brought() {
     why_built="built here: those brought do not start: $(tail -n 1 "$folder.log")"
     return 1
   fi
-  local found
+  local found lacks
+  lacks=$(LD_LIBRARY_PATH=$(library_path) ldd "$folder/bin/trident_cuda.so" 2>/dev/null | sed -n 's/^[[:space:]]*\([^ ]*\) => not found.*/\1/p' | paste -sd ' ')
+  if [[ -n $lacks ]]; then why_built="built here: those brought do not find $lacks"; return 1; fi
   found=$(printf '%s\n' "${cuda_found[@]}" | sed -n 's/^\(cuBLASLt\|cuDNN\|NCCL\) \([0-9.]*\):.*/\1 \2/p' | paste -sd ',')
   printf '%s\n' "-- CUDA: $cuda_version for $architecture, ${found//,/, }" '-- Ranks as processes: over MPI' >>"$folder.log"
 }

@@ -107,8 +107,8 @@ class MatmulTimer::Implementation {
       bias_ = random_operand(device, std::max(s.m, s.n), s.out, name);
       aux_ = random_operand(device, s.m * s.n, s.out, name);
     }
-    // The operands were filled on another stream.
-    check_cuda(cudaDeviceSynchronize(), "timing matrix products");
+    // The operands were filled on the default stream. To wait for the whole GPU would end what other ranks capture there.
+    check_cuda(cudaStreamSynchronize(nullptr), "timing matrix products");
   }
 
   double seconds(const Algorithm& algorithm, int repetitions) {

@@ -23,6 +23,7 @@ namespace {
 
 // Proposals to look through for one within the limits, where nothing is timed.
 constexpr int kProposals = 8;
+constexpr std::int64_t kWorkspaceAlignment = 256;  // the library's condition
 
 struct Product {
   MatmulShape shape;
@@ -122,11 +123,10 @@ void expect_epilogue_operands(const FusedMatmul& f, const MatmulShape& s) {
 // Operands of a product one behind the other from `at` on, which may be null; and how many bytes they take.
 struct FirstRun {
   FirstRun(const Product& product, std::int64_t workspace_bytes, std::byte* at) {
-    constexpr std::int64_t kAlignment = 256;
     const MatmulShape& s = product.shape;
     const auto take = [&](std::int64_t size) {
       std::byte* const taken = at == nullptr ? nullptr : at + bytes;
-      bytes += round_up(size, kAlignment);
+      bytes += round_up(size, kWorkspaceAlignment);
       return taken;
     };
     pointers.a = take(s.m * s.k * size_of(s.in));
@@ -161,6 +161,8 @@ class CublasLtMatmul::Implementation {
     if (!is_empty(shape) && allows(shape, product.epilogue)) {
       use_cuda_device(handle_.device());
       for (const PointerAlignment alignment : {PointerAlignment::kVector, PointerAlignment::kElement}) {
+        // Kernels may load a bias 16 bytes at a time whatever the heuristic was told of it (pytorch/pytorch, pull request 194497).
+        if (alignment == PointerAlignment::kElement && product.epilogue != Epilogue::kNone) continue;
         std::unique_ptr<CublasLtPlan>& plan = p.plans[static_cast<std::size_t>(alignment)];
         plan = make_plan(product, alignment);
         if (plan) p.workspace_bytes = std::max(p.workspace_bytes, plan->workspace_bytes());
@@ -188,8 +190,8 @@ class CublasLtMatmul::Implementation {
                   p.workspace_bytes);
     use_cuda_device(handle_.device());
     if (is_empty(product.shape)) return run_empty(stream, product.shape, pointers.out);
-    TRIDENT_CHECK(p.workspace_bytes == 0 || pointer_alignment({pointers.workspace}) == PointerAlignment::kVector,
-                  "matmul: the workspace must lie at a multiple of {} bytes", kVectorAlignment);
+    TRIDENT_CHECK(p.workspace_bytes == 0 || reinterpret_cast<std::uintptr_t>(pointers.workspace) % kWorkspaceAlignment == 0,
+                  "matmul: the workspace must lie at a multiple of {} bytes", kWorkspaceAlignment);
     CublasLtPlan* const plan = p.plan(alignment_of(pointers));
     if (plan == nullptr) {
       const AllocationExemption message;
@@ -291,7 +293,7 @@ void CublasLtMatmul::run(cudaStream_t stream, TensorView out, ConstTensorView a,
 
 std::optional<std::int64_t> CublasLtMatmul::prepare_fused(const MatmulShape& shape, Epilogue epilogue) {
   const Prepared& prepared = implementation_->prepare({shape, epilogue});
-  if (prepared.plan(PointerAlignment::kVector) == nullptr && prepared.plan(PointerAlignment::kElement) == nullptr) return std::nullopt;
+  if (prepared.plan(PointerAlignment::kVector) == nullptr) return std::nullopt;
   return prepared.workspace_bytes;
 }
 

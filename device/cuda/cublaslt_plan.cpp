@@ -94,11 +94,17 @@ std::vector<Algorithm> CublasLtPlan::ask(const AlgorithmLimits& limits, int coun
   return algorithms;
 }
 
-bool CublasLtPlan::within(const Algorithm& algorithm, const AlgorithmLimits& limits) {
+bool CublasLtPlan::within(const Algorithm& algorithm, const AlgorithmLimits& limits) const {
+  const auto told = [&](cublasLtMatmulAlgoConfigAttributes_t name, auto& value) {
+    return cublasLtMatmulAlgoConfigGetAttribute(&algorithm.data, name, &value, sizeof(value), nullptr) == CUBLAS_STATUS_SUCCESS;
+  };
   std::uint32_t scheme = 0;
-  return cublasLtMatmulAlgoConfigGetAttribute(&algorithm.data, CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, &scheme, sizeof(scheme),
-                                              nullptr) == CUBLAS_STATUS_SUCCESS &&
-         reduction_allowed(limits.allowed_reductions, scheme) && algorithm.workspace_bytes <= limits.workspace_limit;
+  std::int32_t parts = 0;
+  if (!told(CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, scheme) || !told(CUBLASLT_ALGO_CONFIG_SPLITK_NUM, parts)) return false;
+  // More parts of a sum than its last block has terms may leave that block out (facebookexperimental/triton, pull request 2767).
+  const std::int64_t last_block = (layout_.transpose_a == CUBLAS_OP_N ? layout_.a.columns : layout_.a.rows) % 64;
+  return (last_block == 0 || parts <= last_block) && reduction_allowed(limits.allowed_reductions, scheme) &&
+         algorithm.workspace_bytes <= limits.workspace_limit;
 }
 
 bool CublasLtPlan::accepts(Algorithm& algorithm, const AlgorithmLimits& limits) {

@@ -58,7 +58,7 @@ class CublasLtPlan {
 
  private:
   void check(cublasStatus_t status, const char* function) const;
-  static bool within(const Algorithm& algorithm, const AlgorithmLimits& limits);
+  bool within(const Algorithm& algorithm, const AlgorithmLimits& limits) const;
   void set_epilogue_pointers(const void* bias, const void* aux);
   void assume_alignment(std::uint32_t bytes);
 

@@ -51,6 +51,7 @@ Diagnosis diagnose(cudaError_t status) {
     case cudaErrorHardwareStackError:
     case cudaErrorLaunchTimeout:
     case cudaErrorContextIsDestroyed:
+    case static_cast<cudaError_t>(226):  // cudaErrorContained, which the oldest headers lack
     case cudaErrorUnknown: return {Blame::kHardware, kRestart};
     case cudaErrorIllegalAddress:
     case cudaErrorMisalignedAddress:

@@ -97,7 +97,7 @@ const CudnnAttention::Entry& CudnnAttention::prepared(const AttentionShape& shap
 CudnnAttention::Pass CudnnAttention::plan(const AttentionShape& shape, AttentionDirection direction) const {
   const bool backward = direction == AttentionDirection::kBackward;
   Pass pass;
-  pass.rule = attention_pass(shape, direction, handle_.compute_major(), options_);
+  pass.rule = attention_pass(shape, direction, handle_.compute_major(), cudnnGetVersion(), options_);
   if (pass.rule.by_cudnn) {
     pass.plan = CudnnPlan::find(backward ? attention_backward_graph(pass.rule.piece, SequenceLengths::kFull, options_.determinism)
                                          : attention_forward_graph(pass.rule.piece, SequenceLengths::kFull),

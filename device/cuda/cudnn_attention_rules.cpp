@@ -14,9 +14,19 @@ namespace {
 // From here on masks may hold -infinity and scratch need not be cleared; the two releases before have wrong numbers in their
 // attention. cmake/TridentCuda.cmake and scripts/gpu_libraries.sh read the number here.
 constexpr std::size_t kOldestCudnn = 91002;
+constexpr std::size_t kWholeKeyBlocksUntil = 91501;
+
+// On Hopper the backward pass takes blocks of 128 keys and masks blocks of 64: behind half a block it takes zeros for keys where
+// no causal mask hides them, and query gradients are NaN where a log-sum-exp is below -88 (NVIDIA/cudnn-frontend, pull request
+// 628; so in 9.30).
+bool has_bare_half_block(const AttentionShape& s) {
+  constexpr std::int64_t kBlock = 128;
+  const bool hidden = (s.causal || s.interval > 0) && s.query_offset + s.query_length <= s.key_offset + s.key_length;
+  return s.key_length % kBlock == kBlock / 2 && !hidden;
+}
 
 // Empty: cuDNN takes it.
-std::string refusal(const AttentionShape& s, AttentionDirection direction, int compute_major) {
+std::string refusal(const AttentionShape& s, AttentionDirection direction, int compute_major, std::size_t cudnn) {
   const bool backward = direction == AttentionDirection::kBackward;
   if (s.dtype != DType::kBF16 && s.dtype != DType::kF16) return fmt::format("it has no attention in {}", to_string(s.dtype));
   if (s.batch == 0 || s.query_length == 0 || s.key_length == 0) return "there are no queries or no keys";
@@ -27,7 +37,15 @@ std::string refusal(const AttentionShape& s, AttentionDirection direction, int c
   const std::int64_t widest = compute_major == 9 ? 256 : 128;
   if (backward && s.head_dim > widest)
     return fmt::format("its backward pass ends at a head width of {} on GPUs of compute capability {}.x", widest, compute_major);
-  if (backward && s.query_length == 1 && s.key_length == 1) return "its backward pass wants more than one query and key";
+  if (!backward) return "";
+  // Key and value gradients of one query may be NaN (NVIDIA/cudnn-frontend, issue 1072), with one key there is no plan.
+  if (s.query_length == 1) return "its backward pass wants more than one query";
+  // Without a padding mask it reads beyond the last key (NVIDIA/cudnn-frontend: issue 160, release 1.16).
+  if (cudnn < kWholeKeyBlocksUntil && s.key_length % 128 != 0)
+    return fmt::format("before {} its backward pass reads beyond keys that are no multiple of 128",
+                       cudnn_version_text(kWholeKeyBlocksUntil));
+  if (compute_major == 9 && has_bare_half_block(s))
+    return "its backward pass may give NaN for half a block of 128 keys without a causal mask";
   return "";
 }
 
@@ -62,9 +80,9 @@ std::optional<std::string> cudnn_version_problem(std::size_t version) {
                      cudnn_version_text(kOldestCudnn));
 }
 
-AttentionPass attention_pass(const AttentionShape& shape, AttentionDirection direction, int compute_major,
+AttentionPass attention_pass(const AttentionShape& shape, AttentionDirection direction, int compute_major, std::size_t cudnn,
                              const CudnnAttentionOptions& options) {
-  AttentionPass pass{.why_not = refusal(shape, direction, compute_major), .piece = shape};
+  AttentionPass pass{.why_not = refusal(shape, direction, compute_major, cudnn), .piece = shape};
   pass.by_cudnn = pass.why_not.empty();
   if (!pass.by_cudnn || direction == AttentionDirection::kForward || options.determinism == AttentionDeterminism::kNo) return pass;
   const std::int64_t sample_bytes = d_score_bytes(shape, shape.query_heads);

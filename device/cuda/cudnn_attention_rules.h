@@ -33,8 +33,9 @@ struct AttentionPass {
   std::int64_t pieces = 1;
 };
 
-// `compute_major`: of the GPU's compute capability. cuDNN's limits are those of its frontend 1.23 for cuDNN 9.10.2 to 9.19.
-AttentionPass attention_pass(const AttentionShape& shape, AttentionDirection direction, int compute_major,
+// `compute_major`: of the GPU's compute capability; `cudnn`: the library's version. Its limits are those of its frontend 1.23 for
+// cuDNN 9.10.2 to 9.19, and where it is known to compute nonsense.
+AttentionPass attention_pass(const AttentionShape& shape, AttentionDirection direction, int compute_major, std::size_t cudnn,
                              const CudnnAttentionOptions& options);
 
 }  // namespace trident

@@ -410,6 +410,16 @@ TEST(Autotune, RememberedAlgorithmsObeyTheLimits) {
   }
 }
 
+TEST(Autotune, TimingEndsNoCaptureOfAnotherRank) {
+  const TemporaryFolder folder;
+  const TestStream stream;
+  ASSERT_EQ(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeThreadLocal), cudaSuccess);
+  std::thread([&] { Tuned(folder.path() + "/choices.json").matmul.prepare(kProduct); }).join();
+  cudaGraph_t graph = nullptr;
+  EXPECT_EQ(cudaStreamEndCapture(stream.get(), &graph), cudaSuccess);
+  cudaGraphDestroy(graph);
+}
+
 TEST(Autotune, ProductsWithEpiloguesHaveChoicesOfTheirOwn) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/choices.json";

@@ -197,7 +197,7 @@ TEST(SimulatedCublasLt, AlgorithmsAreKnownAndHaveTheirWorkspaceAndAlignment) {
   call.workspace_bytes = 16;
   EXPECT_EQ(call.run(), CUBLAS_STATUS_INVALID_VALUE) << "too small a workspace";
   call.workspace_bytes = 4096;
-  call.workspace_data = call.workspace.view().data() + 4;
+  call.workspace_data = call.workspace.view().data() + 128;
   EXPECT_EQ(call.run(), CUBLAS_STATUS_INVALID_VALUE) << "workspace not aligned";
   call.workspace_data = call.workspace.view().data();
   EXPECT_EQ(call.run(), CUBLAS_STATUS_SUCCESS);

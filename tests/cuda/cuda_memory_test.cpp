@@ -137,6 +137,7 @@ TEST(CudaError, EveryKindHasItsTypeAndRemedy) {
   expect_parts(setup(cudaErrorSystemNotReady), {"nvidia-smi"});
   expect_parts(hardware(cudaErrorECCUncorrectable), {"Xid"});
   expect_parts(hardware(cudaErrorNvlinkUncorrectable), {"checkpoint"});
+  expect_parts(hardware(static_cast<cudaError_t>(226)), {"Xid"});
   expect_parts(program(cudaErrorIllegalAddress), {"a kernel started earlier failed"});
   expect_parts(program(cudaErrorInvalidValue), {"please report it"});
 }

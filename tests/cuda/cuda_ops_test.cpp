@@ -152,7 +152,7 @@ TEST_F(CudaFusedTest, OneProductForBothWhereItIsAskedForAndCanBe) {
   const auto all = std::pair<std::int64_t, std::int64_t>(5, 0), none = std::pair<std::int64_t, std::int64_t>(0, 5);
   EXPECT_EQ(layer(ops_, 16), none) << "was not asked for";
   EXPECT_EQ(layer(fused_, 16), all);
-  EXPECT_EQ(layer(fused_, 16, 1), all) << "other addresses, other algorithms";
+  EXPECT_EQ(layer(fused_, 16, 1), none) << "vectors at odd addresses";
   EXPECT_EQ(layer(fused_, 12), (std::pair<std::int64_t, std::int64_t>(3, 2)))
       << "the library's second matrix has rows of 8 elements";
 }
@@ -161,7 +161,7 @@ TEST_F(CudaFusedTest, OneProductForBothWhereItIsAskedForAndCanBe) {
 TEST_F(CudaFusedTest, OneByOneWhereTheLibraryHasNoAlgorithm) {
   const MatmulShape shape{4, 16, 8, Transpose::kNo, Transpose::kYes, DType::kF32, DType::kF32, Accumulate::kNo};
   fused_.prepare_matmul(shape);
-  for (int i = 0; i < 2; ++i) simulated::fail_next("cublasLtMatmulAlgoGetHeuristic", CUBLAS_STATUS_NOT_SUPPORTED);
+  simulated::fail_next("cublasLtMatmulAlgoGetHeuristic", CUBLAS_STATUS_NOT_SUPPORTED);
   const DeviceTensor workspace(TestTensor(DType::kU8, {fused_.prepare_fused(shape, Epilogue::kBias).workspace + 16}));
   const TestTensor x = numbers({4, 8}, 1), w = numbers({16, 8}, -3), bias = numbers({16}, 100);
   DeviceTensor d_x(x), d_w(w), d_bias(bias), y(numbers({4, 16}, 0));
@@ -331,10 +331,10 @@ TEST_F(CudaOpsTest, WithoutMemoryForTheirOperandsNothingIsRun) {
   EXPECT_GT(simulated::cublaslt_counts().products, products);
 }
 
-// Four plans: of a product alone and with its bias, each for aligned operands and for others. Only the first has to be.
+// Three plans: of a product alone, for aligned operands and for others, and with its bias. Only the first has to be.
 TEST_F(CudaOpsTest, WhatTheLibraryRefusesAfterAllIsNotUsed) {
   int ended = 0, one_by_one = 0;
-  for (int refused = 0; refused < 4; ++refused) {
+  for (int refused = 0; refused < 3; ++refused) {
     CudaOps ops(0, fusing());
     const MatmulShape s{16, 32, 64, Transpose::kNo, Transpose::kNo, DType::kBF16, DType::kBF16, Accumulate::kNo};
     DeviceTensor workspace(TestTensor(DType::kU8, {ops.prepare_fused(s, Epilogue::kBias).workspace}));

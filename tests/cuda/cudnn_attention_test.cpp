@@ -291,9 +291,11 @@ TEST(OwnAttention, BitsDependOnAHeadAlone) {
 
 // ---- who computes what
 
+constexpr std::size_t kCudnn = 91900;
+
 TEST(AttentionRules, ReasonsAreGiven) {
-  const auto why = [](const AttentionShape& s, AttentionDirection direction, int major) {
-    return attention_pass(s, direction, major, {}).why_not;
+  const auto why = [](const AttentionShape& s, AttentionDirection direction, int major, std::size_t cudnn = kCudnn) {
+    return attention_pass(s, direction, major, cudnn, {}).why_not;
   };
   constexpr auto kForward = AttentionDirection::kForward, kBackward = AttentionDirection::kBackward;
   EXPECT_EQ(why(shape(1, 1, 1, 8, 8, 64, kH), kForward, 9), "");
@@ -313,16 +315,40 @@ TEST(AttentionRules, ReasonsAreGiven) {
   EXPECT_EQ(why(seen(at(shape(1, 1, 1, 8, 8, 64, kH), 8, 8), 4), kForward, 9),
             "intervals are of keys that do not begin at position 0");
   EXPECT_EQ(why(seen(shape(1, 1, 1, 9, 8, 64, kH), 4), kForward, 9), "queries behind the last key may see none");
-  EXPECT_EQ(attention_pass(seen(shape(2, 1, 1, 9, 9, 64, kH), 4), kBackward, 9, in_small_pieces()).why_not, "");
-  EXPECT_EQ(attention_pass(seen(shape(2, 4, 2, 9, 9, 64, kH), 4), kBackward, 9, in_small_pieces()).why_not,
+  EXPECT_EQ(attention_pass(seen(shape(2, 1, 1, 9, 9, 64, kH), 4), kBackward, 9, kCudnn, in_small_pieces()).why_not, "");
+  EXPECT_EQ(attention_pass(seen(shape(2, 4, 2, 9, 9, 64, kH), 4), kBackward, 9, kCudnn, in_small_pieces()).why_not,
             "first keys of pieces of its backward pass would not begin at multiples of 16 bytes");
   EXPECT_EQ(why(shape(1, 1, 1, 1, 1, 64, kH), kForward, 9), "");
-  EXPECT_EQ(why(shape(1, 1, 1, 1, 1, 64, kH), kBackward, 9), "its backward pass wants more than one query and key");
+  for (const std::int64_t keys : {1, 128})
+    EXPECT_EQ(why(full(shape(1, 1, 1, 1, keys, 64, kH)), kBackward, 9), "its backward pass wants more than one query");
+}
+
+// Faults of the library that random operands do not show.
+TEST(AttentionRules, BackwardPassesThatGoWrongAreLeftToOurKernels) {
+  const auto taken = [](const AttentionShape& s, int major = 9, std::size_t cudnn = kCudnn) {
+    EXPECT_TRUE(attention_pass(s, AttentionDirection::kForward, major, cudnn, {}).by_cudnn);
+    return attention_pass(s, AttentionDirection::kBackward, major, cudnn, {}).by_cudnn;
+  };
+  const auto keys = [](std::int64_t count) { return shape(1, 2, 1, 128, count, 64, kH); };
+  for (const std::int64_t count : {64, 192}) {
+    EXPECT_FALSE(taken(full(keys(count))));
+    EXPECT_FALSE(taken(at(keys(count), count, 0))) << "the last queries lie behind all keys";
+    EXPECT_TRUE(taken(full(keys(count)), 8));
+  }
+  EXPECT_FALSE(taken(keys(64))) << "queries behind the last key";
+  EXPECT_TRUE(taken(keys(192))) << "the causal mask hides what lies behind the keys";
+  EXPECT_TRUE(taken(seen(keys(192), 16)));
+  for (const std::int64_t count : {128, 200, 256}) EXPECT_TRUE(taken(full(keys(count))));
+  for (const std::int64_t count : {192, 200}) {
+    EXPECT_FALSE(taken(keys(count), 8, 91500));
+    EXPECT_TRUE(taken(keys(count), 8, 91501));
+  }
+  EXPECT_TRUE(taken(keys(256), 9, 91002));
 }
 
 TEST(AttentionRules, PiecesBoundTheScores) {
   const auto pass = [](const AttentionShape& s, std::int64_t bytes) {
-    return attention_pass(s, AttentionDirection::kBackward, 9, {.d_score_bytes = bytes});
+    return attention_pass(s, AttentionDirection::kBackward, 9, kCudnn, {.d_score_bytes = bytes});
   };
   constexpr std::int64_t kMiB = 1 << 20;
   // 12 heads of 1024 x 1024 take 24 MiB a sample.
@@ -340,8 +366,8 @@ TEST(AttentionRules, PiecesBoundTheScores) {
   // Pieces of 37 rows would not begin at multiples of 16 bytes, pieces of 4 x 37 do.
   EXPECT_EQ(pass(shape(8, 1, 1, 37, 37, 64, kH), 1).piece.batch, 4);
   EXPECT_EQ(pass(shape(3, 1, 1, 37, 37, 64, kH), 1).piece.batch, 3);
-  EXPECT_EQ(attention_pass(shape(8, 4, 4, 64, 64, 64, kH), AttentionDirection::kForward, 9, in_small_pieces()).pieces, 1);
-  EXPECT_EQ(attention_pass(shape(8, 4, 4, 64, 64, 64, kH), AttentionDirection::kBackward, 9, fast()).pieces, 1);
+  EXPECT_EQ(attention_pass(shape(8, 4, 4, 64, 64, 64, kH), AttentionDirection::kForward, 9, kCudnn, in_small_pieces()).pieces, 1);
+  EXPECT_EQ(attention_pass(shape(8, 4, 4, 64, 64, 64, kH), AttentionDirection::kBackward, 9, kCudnn, fast()).pieces, 1);
 }
 
 TEST(CudnnAttention, SaysWhoComputes) {

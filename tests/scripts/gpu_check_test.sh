@@ -221,7 +221,14 @@ check 0 FAKE=nothing
 reports 'driver 580.159.04, CUDA 13.0.88, cuBLASLt 13.1.0, cuDNN 9.19.0, NCCL 2.28.9, commit'
 reports '| communicators between thread ranks | passed | 63 tests. |'
 if grep -qE 'memcheck|NCCL, ' <(grep '^| ' "$place/report.md" | cut -d '|' -f 2); then fail "checks that were not asked for"; fi
+check 0 FAKE_MISSING=fmt/core.h FAKE_CMAKE=3.22.1 FAKE_GXX=11
+check 1 FAKE_DRIVER_CUDA=12.4 FAKE_MISSING=fmt/core.h
+says 'is for 12.4), or a CUDA 12 toolkit: CUDA_HOME says where; fmt/core.h (libfmt-dev). '
 options=(--build "$place/brought" --only 'memcheck' --logs "$place/logs")
+printf '#!/bin/sh\nprintf "\tlibnccl.so.2 => not found\n\tlibm.so.6 => /lib/libm.so.6 (0x1)\n"\n' | stand_in bin/ldd
+check 0 FAKE=nothing
+reports 'built here: those brought do not find libnccl.so.2 |'
+rm "$place/bin/ldd"
 bring '100-real CUDA 13'
 check 0 FAKE=nothing
 reports 'for 90a-real; built here: those brought are for 100-real CUDA 13, here is 90a-real CUDA 13 |'

@@ -48,7 +48,7 @@ enum class Graph : std::uint8_t { kForward, kBackward, kDeterministicBackward };
 AttentionPass pass_of(const Gpu& gpu, Graph graph, const AttentionShape& s) {
   const AttentionDeterminism determinism = graph == Graph::kBackward ? AttentionDeterminism::kNo : AttentionDeterminism::kYes;
   return attention_pass(s, graph == Graph::kForward ? AttentionDirection::kForward : AttentionDirection::kBackward,
-                        gpu.compute_major, {.determinism = determinism});
+                        gpu.compute_major, cudnnGetVersion(), {.determinism = determinism});
 }
 
 std::optional<CudnnPlan> plan(const Gpu& gpu, Graph graph, const AttentionShape& s, SequenceLengths lengths, std::string* why) {

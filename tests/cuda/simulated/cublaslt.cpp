@@ -34,7 +34,7 @@ CublasLtLibrary& cublaslt_library() {
 }
 
 constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
-constexpr std::size_t kWorkspaceAlignment = 16;
+constexpr std::size_t kWorkspaceAlignment = 256;
 
 constexpr AlgorithmDescriptor algorithm(std::int32_t id, std::uint32_t tile, std::int32_t splits, std::uint32_t scheme,
                                         std::uint64_t extra_workspace, std::uint32_t aligned_operands = AlgorithmDescriptor::kAll) {
@@ -150,6 +150,9 @@ void execute(int device, const Product& p, const void* workspace, std::size_t wo
     aux.leading = o.aux_leading;
     require_memory(device, o.aux, extent_bytes(aux));
   }
+  // Their kernels may load them so, whatever the heuristic promised.
+  if (o.epilogue != CUBLASLT_EPILOGUE_DEFAULT && (address(o.bias) % 16 != 0 || address(o.aux) % 16 != 0))
+    throw DeviceFailure{cudaErrorMisalignedAddress};
   // Another product that uses the same workspace at the same time finds rubbish in it; so does the one that reads it now.
   if (workspace_size > 0) std::memset(const_cast<void*>(workspace), 0xAB, workspace_size);
   compute(p);

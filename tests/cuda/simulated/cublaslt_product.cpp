@@ -141,10 +141,13 @@ class Computation {
     std::fill(sum_.begin(), sum_.end(), 0.0f);
     const std::int64_t parts = std::max(p_.algorithm.splits, 1);
     const bool in_order = p_.algorithm.scheme != CUBLASLT_REDUCTION_SCHEME_INPLACE;
+    // As the real one: with more parts than terms beyond whole blocks, which the parts share evenly, those terms are left out.
+    const std::int64_t whole = k_ / 64 * 64;
+    const std::int64_t taken = parts > 1 && parts > k_ - whole && whole / 64 % parts == 0 ? whole : k_;
     const bool exact_parts = parts == 1 || p_.algorithm.scheme == CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     for (std::int64_t turn = 0; turn < parts; ++turn) {
       const std::int64_t part = in_order ? turn : (turn + static_cast<std::int64_t>(p_.number)) % parts;
-      multiply_part(j, k_ * part / parts, k_ * (part + 1) / parts);
+      multiply_part(j, taken * part / parts, taken * (part + 1) / parts);
       for (std::size_t i = 0; i < sum_.size(); ++i) sum_[i] += exact_parts ? part_[i] : rounded(part_[i], p_.d.type);
     }
   }

@@ -169,6 +169,8 @@ cudaError_t cudaDeviceSynchronize() {
   return api_call("cudaDeviceSynchronize", [] {
     Machine& machine = Machine::instance();
     const int device = current_device();
+    for (const auto& stream : machine.streams)  // whoever captures, in whatever mode
+      if (stream->device == device && stream->capture) return spoil(*stream, cudaErrorStreamCaptureUnsupported);
     machine.wait_for(machine.points_of_device(device));
     return failure_of(device);
   });
