@@ -100,6 +100,8 @@ Value Interpreter::attribute(const Value& object, const std::string& name) {
     for (const auto& [key, value] : object.name_space().entries)
       if (key == name) return value;
   }
+  if (object.is(Kind::kMacro) || object.is(Kind::kFunction))
+    throw Refusal(fmt::format("the attribute {} of a {}", in_quotes(name), type_name(object)));
   if (object.is(Kind::kLoop)) return loop_attribute(object.loop(), name);
   if (changes_its_object(object, name))
     return undefined(fmt::format("{}() would change a {}, as Hugging Face does not let templates do", name, type_name(object)));

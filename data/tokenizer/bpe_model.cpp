@@ -107,13 +107,14 @@ std::int64_t BpeModel::Worker::encode(std::string_view text, std::size_t begin, 
     }
     for (std::size_t i = 0; i < many; begin = pieces[i++].end) {
       const Short::Slot* const slot = Short::found(slots[i], keys[i]);
-      if (Short::is_equal(slot->key, keys[i]) && pieces[i].end - begin <= Short::kMaxBytes) {
+      const bool is_long = pieces[i].end - begin > Short::kMaxBytes, is_found = Short::is_equal(slot->key, keys[i]);
+      if (is_found && slot->count > 0 && !is_long) {
         std::memcpy(made.data() + count, &slot->ids, sizeof slot->ids + sizeof slot->count);
         count += slot->count;
         continue;
       }
       ids->insert(ids->end(), made.data(), made.data() + std::exchange(count, 0));
-      unknown += encode_rare(text, begin, pieces[i].end - begin);
+      unknown += encode_rare(text, begin, pieces[i].end - begin, is_long || is_found);
       ids->insert(ids->end(), symbols_.begin(), symbols_.end());
     }
     ids->insert(ids->end(), made.data(), made.data() + count);
@@ -121,15 +122,16 @@ std::int64_t BpeModel::Worker::encode(std::string_view text, std::size_t begin, 
   return unknown;
 }
 
-std::int64_t BpeModel::Worker::encode_rare(std::string_view text, std::size_t begin, std::size_t size) {
+std::int64_t BpeModel::Worker::encode_rare(std::string_view text, std::size_t begin, std::size_t size, bool may_be_long) {
   const std::string_view piece = text.substr(begin, size);
   symbols_.clear();
-  if (long_.find(text, begin, size, &symbols_)) return 0;
+  if (may_be_long && long_.find(text, begin, size, &symbols_)) return 0;
   std::int64_t unknown = 0;
   const std::int32_t whole = model_.rules_.ignore_merges ? model_.whole_.find(piece) : -1;
   if (whole >= 0) symbols_.push_back(whole);
   else unknown = merge(piece);
-  if (unknown == 0 && !short_.keep(text, begin, size, symbols_)) long_.keep(text, begin, size, symbols_);
+  if (unknown == 0 && !short_.keep(text, begin, size, symbols_) && long_.keep(text, begin, size, symbols_) && !may_be_long)
+    short_.keep(text, begin, size, {});
   return unknown;
 }
 
@@ -137,10 +139,10 @@ std::int64_t BpeModel::Worker::merge(std::string_view piece) {
   const BpeModel& model = model_;
   bool has_all = model.rules_.over_bytes && !model.has_affixes_;
   if (has_all) {
-    for (const char c : piece) {
-      const std::int32_t id = model.of_byte_[0][static_cast<unsigned char>(c)];
-      has_all = has_all && id >= 0;
-      symbols_.push_back(id);
+    symbols_.resize(piece.size());
+    for (std::size_t i = 0; i < piece.size(); ++i) {
+      symbols_[i] = model.of_byte_[0][static_cast<unsigned char>(piece[i])];
+      has_all = has_all && symbols_[i] >= 0;
     }
   }
   std::int64_t unknown = 0;

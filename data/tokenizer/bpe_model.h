@@ -53,13 +53,14 @@ class BpeModel {
     std::int64_t steps() const { return merger_.steps(); }
 
    private:
-    std::int64_t encode_rare(std::string_view text, std::size_t begin, std::size_t size);  // into symbols_
-    std::int64_t merge(std::string_view piece);                                            // likewise
+    // Into symbols_, both.
+    std::int64_t encode_rare(std::string_view text, std::size_t begin, std::size_t size, bool may_be_long);
+    std::int64_t merge(std::string_view piece);
     std::int64_t add_symbols(std::string_view piece);
 
     const BpeModel& model_;
     using Short = PieceCache<16, 3>;
-    Short short_{1 << 16};             // 2 MiB
+    Short short_{1 << 16};             // 2 MiB; without an id: a piece of more of them, which long_ has, or had
     PieceCache<32, 7> long_{1 << 14};  // 1 MiB
     Merger merger_;
     std::vector<std::int32_t> symbols_;

@@ -331,6 +331,7 @@ void ChainEncoder::encode(std::string_view text, std::vector<std::int32_t>* ids,
     ids->insert(ids->end(), around.begin(), around.end());
     if (rule.ends != nullptr) rule.ends->insert(rule.ends->end(), around.size(), end);
   };
+  if (ids->empty()) ids->reserve(text.size() / 3);  // most texts have no more
   put_around(special.before, 0);
   Call call{text, ids, rule, rule.ends == nullptr ? 0 : ids->size() - rule.ends->size()};
   if (tokenizer_.first().is_empty()) {

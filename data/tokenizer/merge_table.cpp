@@ -30,27 +30,49 @@ std::size_t MergeTable::slot_of(std::uint64_t pair) const {
 
 void MergeTable::insert(std::int32_t left, std::int32_t right, MergeRule rule) {
   const std::uint64_t pair = pair_of(left, right);
+  if ((left | right) < kLow) {
+    low_[low_place(left, right)] = {~rule.rank, rule.result};
+    return;
+  }
   slots_[slot_of(pair)] = {pair, rule};
-  if (pair_is_low(left, right)) low_[low_place(left, right)] = rule;
   const std::uint64_t bit = hash_of(pair) >> likely_shift_;
   is_likely_[static_cast<std::size_t>(bit >> 6)] |= std::uint64_t{1} << (bit & 63);
 }
 
-const MergeRule* MergeTable::find(std::int32_t left, std::int32_t right) const {
-  if (pair_is_low(left, right)) {
-    const MergeRule& rule = low_[low_place(left, right)];
-    return rule.rank < 0 ? nullptr : &rule;
-  }
+MergeRule MergeTable::find_hashed(std::int32_t left, std::int32_t right) const {
+  constexpr MergeRule kNoRule{-1, -1};
   const std::uint64_t pair = pair_of(left, right), bit = hash_of(pair) >> likely_shift_;
-  if ((is_likely_[static_cast<std::size_t>(bit >> 6)] >> (bit & 63) & 1) == 0) return nullptr;
+  if ((is_likely_[static_cast<std::size_t>(bit >> 6)] >> (bit & 63) & 1) == 0) return kNoRule;
   const Slot& slot = slots_[slot_of(pair)];
-  return slot.pair == kEmpty ? nullptr : &slot.rule;
+  return slot.pair == kEmpty ? kNoRule : slot.rule;
 }
 
-void Merger::merge(const MergeTable& table, std::vector<std::int32_t>* symbols) {
+std::size_t Merger::merge_few(const MergeTable& table, std::int32_t* ids, std::size_t count) {
+  std::array<std::uint32_t, kFew> ranks;  // of what each makes with the next one; no rule's is above all others
+  std::array<std::int32_t, kFew> results;
+  const auto look = [&](std::size_t at) {
+    const MergeRule rule = table.find(ids[at], ids[at + 1]);
+    ranks[at] = static_cast<std::uint32_t>(rule.rank), results[at] = rule.result;
+  };
+  for (std::size_t at = 0; at + 1 < count; ++at) look(at);
+  while (count > 1) {
+    std::size_t best = 0;
+    for (std::size_t at = 1; at + 1 < count; ++at) best = ranks[at] < ranks[best] ? at : best;
+    steps_ += static_cast<std::int64_t>(count);
+    if (ranks[best] > std::numeric_limits<std::int32_t>::max()) break;
+    ids[best] = results[best];
+    --count;
+    for (std::size_t at = best + 1; at < count; ++at)
+      ids[at] = ids[at + 1], ranks[at] = ranks[at + 1], results[at] = results[at + 1];
+    if (best + 1 < count) look(best);
+    if (best > 0) look(best - 1);
+  }
+  return count;
+}
+
+void Merger::merge_many(const MergeTable& table, std::vector<std::int32_t>* symbols) {
   constexpr std::uint64_t kNone = std::numeric_limits<std::uint64_t>::max();
   const std::size_t count = symbols->size();
-  if (count < 2) return;
   std::int32_t* const ids = symbols->data();
   std::array<std::size_t, 12> levels{};  // where they begin in the tree
   std::size_t num_levels = 0, size = 0;
@@ -62,9 +84,12 @@ void Merger::merge(const MergeTable& table, std::vector<std::int32_t>* symbols) 
   tree_.assign(size, kNone);
   if (results_.size() < count) results_.resize(count), next_.resize(count + 1), previous_.resize(count + 1);
   const auto look = [&](std::size_t at) {
-    const MergeRule* const rule = next_[at] < count ? table.find(ids[at], ids[next_[at]]) : nullptr;
-    tree_[at] = rule == nullptr ? kNone : static_cast<std::uint64_t>(rule->rank) << 32 | at;
-    if (rule != nullptr) results_[at] = rule->result;
+    tree_[at] = kNone;
+    if (next_[at] == count) return;
+    const MergeRule rule = table.find(ids[at], ids[next_[at]]);
+    if (rule.rank < 0) return;
+    tree_[at] = static_cast<std::uint64_t>(rule.rank) << 32 | at;
+    results_[at] = rule.result;
   };
   const auto least = [&](std::size_t level, std::size_t group) {
     const std::uint64_t* const first = tree_.data() + levels[level] + group * kGroup;

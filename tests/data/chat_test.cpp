@@ -177,6 +177,7 @@ TEST(ChatTemplates, WhatIsNotKnownIsRefusedByNameAndPlace) {
       {"{{ f(*x) }}", "arguments unpacked by * or **"},
       {"{{ cycler(1) }}", "Jinja's cycler"},
       {"{% macro m() %}{{ varargs }}{% endmacro %}", "varargs in a macro"},
+      {"{% macro m() %}{% endmacro %}{{ m.name }}", "1:34: the attribute \"name\" of a macro"},
       {"{{ 0x10 }}", "1:4: a number that is not decimal; change the template, or give another by --template"},
       {"{{ 'a' | indent(10 ** 9) }}", "1:10: an indent of more than 4096 spaces; "},
       {"{{ [] | tojson(indent=10 ** 9) }}", "an indent of more than 4096 spaces"},

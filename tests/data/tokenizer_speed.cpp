@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <string_view>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "core/clock.h"
@@ -48,7 +49,11 @@ int main(int argc, char** argv) {
         std::vector<std::int32_t> first;
         encoder->encode(documents.front(), &first, rule);
         const double begin = trident::thread_cpu_seconds();
-        for (std::size_t i = t; i < documents.size(); i += num_threads) encoder->encode(documents[i], &ids[i], rule);
+        for (std::size_t i = t; i < documents.size(); i += num_threads) {
+          std::vector<std::int32_t> own;  // neighbours in `ids` share a cache line, and other threads write to them
+          encoder->encode(documents[i], &own, rule);
+          ids[i] = std::move(own);
+        }
         seconds[t] = trident::thread_cpu_seconds() - begin;
       });
   }

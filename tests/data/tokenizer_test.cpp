@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "core/file_io.h"
+#include "core/json_reader.h"
 #include "core/utf8.h"
 #include "data/tokenizer/merge_table.h"
 #include "data/tokenizer/token_ids.h"
@@ -123,6 +124,20 @@ TEST(Gpt2Tokenizer, CountsEachIllFormedSequenceOnce) {
   EXPECT_EQ(encoder->num_replaced(), 5);
 }
 
+// Pieces of any length and of any number of ids, kept in this cache or in that, are encoded as a new encoder does.
+TEST(Gpt2Tokenizer, PiecesThatComeAgainGetTheSameIds) {
+  const auto encoder = gpt2().new_encoder();
+  for (int round = 0; round < 3; ++round)
+    for (std::size_t size = 1; size <= 40; ++size)
+      for (const std::string_view unit : {"a", "zq", "\x01\x02", "Qxj"}) {
+        std::string text;
+        while (text.size() < size) text += unit;
+        Ids ids;
+        encoder->encode(text, &ids);
+        EXPECT_EQ(ids, gpt2().encode(text)) << in_quotes(text) << " in round " << round;
+      }
+}
+
 TEST(Gpt2Tokenizer, AppendsToWhatIsThere) {
   const auto encoder = gpt2().new_encoder();
   Ids ids{7};
@@ -169,7 +184,7 @@ TEST(Utf8, ValidPrefixEndsBeforeTheFirstIllFormedByte) {
   EXPECT_EQ(valid_prefix("\xF4\x8F\xBF\xBF"), 4u);
 }
 
-// The heap against the definition: rescan for the lowest rank, leftmost, until nothing merges.
+// Both loops against the definition: rescan for the lowest rank, leftmost, until nothing merges.
 TEST(Merger, EqualsTheRescanDefinition) {
   std::uint64_t state = 1;
   const auto draw = [&](std::int32_t n) {
@@ -185,11 +200,11 @@ TEST(Merger, EqualsTheRescanDefinition) {
     while (true) {
       std::size_t best = slow.size();
       for (std::size_t i = 0; i + 1 < slow.size(); ++i) {
-        const MergeRule* rule = table.find(slow[i], slow[i + 1]);
-        if (rule != nullptr && (best == slow.size() || rule->rank < table.find(slow[best], slow[best + 1])->rank)) best = i;
+        const MergeRule rule = table.find(slow[i], slow[i + 1]);
+        if (rule.rank >= 0 && (best == slow.size() || rule.rank < table.find(slow[best], slow[best + 1]).rank)) best = i;
       }
       if (best == slow.size()) break;
-      slow[best] = table.find(slow[best], slow[best + 1])->result;
+      slow[best] = table.find(slow[best], slow[best + 1]).result;
       slow.erase(slow.begin() + static_cast<std::ptrdiff_t>(best) + 1);
     }
     Merger merger;
