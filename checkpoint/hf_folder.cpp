@@ -125,6 +125,7 @@ void HfFolder::add_file(const std::string& name) {
   if (const std::string* format = header.find_metadata("format"); format != nullptr && *format != "pt")
     throw DataError(fmt::format("{}: its metadata say format {}, expected \"pt\"; other frameworks lay tensors out otherwise",
                                 file.path(), in_quotes(*format)));
+  metadata_.insert(header.metadata.begin(), header.metadata.end());
   if (header.entries.size() > kMaxTensors - tensors_.size())
     throw DataError(
         fmt::format("{}: more than {} tensors up to here; no model that can be trained has as many", file.path(), kMaxTensors));

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <span>
 #include <string>
 #include <string_view>
@@ -64,6 +65,7 @@ class HfFolder {
   const std::vector<std::string>& files() const { return files_; }  // names in the folder
   std::string path(std::size_t file) const { return folder_ + "/" + files_[file]; }
   const std::vector<HfFileTensor>& tensors() const { return tensors_; }  // file by file, in the order of their values
+  const std::map<std::string, std::string, std::less<>>& metadata() const { return metadata_; }  // of headers; of one key the first
 
   // Refuses (DataError) file number `file`, opened anew, if its size or its header is not what the constructor read: what stands
   // at a tensor's place is another one then.
@@ -86,6 +88,7 @@ class HfFolder {
   std::vector<std::string> files_;
   std::vector<std::uint64_t> headers_;  // of the files: a hash of size and header
   std::vector<HfFileTensor> tensors_;
+  std::map<std::string, std::string, std::less<>> metadata_;
   std::unordered_map<std::string, std::size_t> index_;            // by name in the file: in tensors_
   std::unordered_map<std::string, std::size_t> fitted_;           // by the model's name
   std::vector<std::pair<std::size_t, std::size_t>> tied_copies_;  // and what they are copies of

@@ -1,5 +1,8 @@
 #include "checkpoint/peft_adapter.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <cstdint>
 #include <set>
 #include <utility>
@@ -91,6 +94,17 @@ PeftAdapter::PeftAdapter(const std::string& folder, const ModelConfig& base, Pef
                                     folder, vocab_size_, name, rows));
   }
   for (std::size_t m = 0; m < config_.modules.size(); ++m) by_weight_.emplace(fmt::format("{}.weight", config_.modules[m].name), m);
+}
+
+std::string base_value_key(const ManifestTensor& tensor) { return fmt::format("{} {}", tensor.name, fmt::join(tensor.shape, "x")); }
+
+JsonValue PeftAdapter::base_values() const {
+  const auto text = tensors_.metadata().find(kPeftBaseValues);
+  if (text == tensors_.metadata().end()) return {};
+  const std::string source = fmt::format("{}: {}", tensors_.path(0), kPeftBaseValues);
+  JsonValue values = parse_json(text->second, source, {.comments = JsonComments::kRefused, .blame = ExitCode::kData});
+  if (!values.is_object()) throw DataError(fmt::format("{}: expected an object; convert the adapter again", source));
+  return values;
 }
 
 const PeftModule* PeftAdapter::module_of(std::string_view tensor) const {

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "checkpoint/hf_folder.h"
+#include "core/json_reader.h"
 #include "model/config/model_config.h"
 #include "model/config/peft_config.h"
 
@@ -16,6 +17,10 @@ namespace trident {
 
 inline constexpr std::string_view kPeftWeightsName = "adapter_model.safetensors";
 inline constexpr std::string_view kPeftPrefix = "base_model.model.";  // of all names in the file
+// Trident's files have this text in their metadata: an object of content_hash() in hexadecimal by base_value_key(), of the base
+// that the adapters were trained beside. PEFT has but a name.
+inline constexpr std::string_view kPeftBaseValues = "trident.base_values";
+std::string base_value_key(const ManifestTensor& tensor);  // a tensor that has got rows since is another one
 
 class PeftAdapter {
  public:
@@ -28,6 +33,8 @@ class PeftAdapter {
   std::int64_t vocab_size() const { return vocab_size_; }
   // Its tensors: "<module>.lora_A.weight" and so on, and by the base's names the copies of tensors that were trained whole.
   const HfFolder& tensors() const { return tensors_; }
+  // Null where the file does not say it. DataError where it is no object.
+  JsonValue base_values() const;
 
   // The module whose weight the base's tensor of that name is; nullptr: it has no adapter.
   const PeftModule* module_of(std::string_view tensor) const;

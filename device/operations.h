@@ -69,7 +69,8 @@ inline const float* row_weights(ConstTensorView weights) { return weights.data()
 // logits in all of these operations: softcap * tanh(logit / softcap) takes the place of a logit that is read.
 //
 // Reads the columns held here once: row_max f32[R] = largest valid logit (-infinity when there is none), sum_exp f32[R] =
-// sum exp(logit - row_max) (then 0), target_logit f32[R] = logit of the target minus row_max if this shard holds it, else 0.
+// sum exp(logit - row_max) (then 0), target_logit f32[R] = logit of the target minus row_max if this shard holds it, else 0. The arg
+// max is the first of equal logits: where an earlier one here is as large, target_logit is -FLT_MIN in the place of 0.
 // targets i32[R]; a negative target is not counted (contributes 0).
 struct CrossEntropyStats {
   static constexpr OperationName kName{"cross_entropy_stats", WorkKind::kLoss};
@@ -96,7 +97,8 @@ struct CrossEntropyStats {
 };
 
 // In place: statistics formed with shard_max f32[R], the maximum of this shard's `columns` columns alone, become those of
-// row_max: sum_exp *= exp(shard_max - row_max), target_logit += shard_max - row_max where this shard holds the target.
+// row_max: sum_exp *= exp(shard_max - row_max), target_logit += shard_max - row_max where this shard holds the target, and -=
+// FLT_MIN where a later one does and the largest logit is here. Summed over shards it is 0 for the arg max alone.
 struct CrossEntropyRescale {
   static constexpr OperationName kName{"cross_entropy_rescale", WorkKind::kLoss};
   TensorView sum_exp, target_logit;

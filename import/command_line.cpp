@@ -183,7 +183,8 @@ class Command {
     skip_word();
     std::string_view action = "";
     if (is_listed(name, kClis)) {
-      if (words_.empty() || !is_listed(words_[0].text, "train sft pt rlhf dpo kto grpo rloo reward")) return false;
+      if (words_.empty() || !is_listed(words_[0].text, "train sft pt rlhf dpo kto grpo rloo reward orpo cpo simpo gkd ppo"))
+        return false;
       action = words_[0].text;
       if (name == "trl") passes_on_ = ForeignSystem::kAccelerate;
       if (name == "megatron") passes_on_ = ForeignSystem::kMegatron;

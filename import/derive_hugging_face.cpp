@@ -9,6 +9,7 @@
 
 #include "core/check.h"
 #include "import/facts.h"
+#include "train/config/option_table.h"
 
 namespace trident {
 namespace {
@@ -24,6 +25,13 @@ std::string_view stage_fact(const Facts& facts) { return facts.find("@stage") !=
 constexpr std::array<std::string_view, 10> kOtherMethods = {"reward", "grpo", "kto", "orpo",  "rloo",
                                                             "ppo",    "gkd",  "cpo", "simpo", "distillation"};
 
+// " (loss.type orpo: not built yet; use loss.type dpo, ...)"
+std::string instead_of(std::string_view method) {
+  for (const ReservedValue& reserved : find_option("loss.type")->reserved_values)
+    if (reserved.value == method) return fmt::format(" (loss.type {}: {})", method, reserved.remedy);
+  return "";
+}
+
 // Refuses a method, one of `others`, whose name is among the words of `names`.
 void refuse_other_methods(std::span<const std::string_view> others, std::string_view names, std::string_view origin) {
   const std::vector<std::string> words = words_in(lower(names), "_-. ");
@@ -31,7 +39,8 @@ void refuse_other_methods(std::span<const std::string_view> others, std::string_
   for (const std::string_view other : others)
     if (std::ranges::find(words, other) != words.end())
       throw ConfigError(
-          fmt::format("{}: no training by {} here; take supervised fine-tuning (sft), pre-training or dpo", origin, other));
+          fmt::format("{}: no training by {} here; take supervised fine-tuning (sft), pre-training or dpo{}", origin, other,
+                      instead_of(other)));
 }
 
 // The stage that @stage names (ms-swift, axolotl, LLaMA-Factory), or a word in the name of the program ("run_sft.py", "trl dpo").

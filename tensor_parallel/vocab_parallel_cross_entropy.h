@@ -30,7 +30,7 @@ struct LossRows {
 struct LossOutputs {
   TensorView loss;          // f64[1]: sum over rows with target >= 0 of weight * the negative log-likelihood in nats
   TensorView token_losses;  // f32[R]: of each such row alone, without its weight; 0 of others
-  // f32[R]: each target's logit less the row's largest. 0: no logit is larger, the target is the arg max, or one of several.
+  // f32[R]: each target's logit less the row's largest. 0: the target is the arg max, the first of several.
   TensorView target_logits;
 };
 

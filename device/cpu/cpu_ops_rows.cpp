@@ -3,6 +3,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "core/exact_sum.h"
 #include "device/cpu/cpu_ops.h"
@@ -19,6 +20,8 @@ void CpuOps::Kernels::cross_entropy_rescale(float* sum_exp, float* target_logit,
     sum_exp[r] = static_cast<float>(double{sum_exp[r]} * std::exp(below));
     if (targets[r] >= shard.first_column && targets[r] < end)
       target_logit[r] = static_cast<float>(double{target_logit[r]} + below);
+    else if (targets[r] >= end && below == 0)
+      target_logit[r] -= std::numeric_limits<float>::min();  // relative_logit() says why
   }
 }
 

@@ -39,10 +39,13 @@ TRIDENT_ROW_BODY LogitStatistics logit_statistics(const Team& team, const T* log
   return s;
 }
 
-// Beside the row's largest logit; `target` is its column.
+// Beside the row's largest logit; `target` is its column. Where an earlier logit is as large, the target is not the arg max, and
+// the smallest normal f32 says so, which no loss feels.
 template <class Team, class T>
 TRIDENT_ROW_BODY float relative_logit(const Team& team, const T* logits, I target, float largest, float softcap) {
-  return target < 0 ? 0.0f : largest_logit(team, logits + target, 1, softcap) - largest;
+  if (target < 0) return 0.0f;
+  const float relative = largest_logit(team, logits + target, 1, softcap) - largest;
+  return relative == 0.0f && target > 0 && largest_logit(team, logits, target, softcap) == largest ? -__FLT_MIN__ : relative;
 }
 
 // Logits become gradient(logit), the target's gradient(logit, its own 1); `target` is the column here or negative when it is

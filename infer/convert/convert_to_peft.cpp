@@ -116,6 +116,10 @@ ConvertReport write_adapters(Resume source, const std::string& to, const OnProgr
       tensors.emplace(fmt::format("{}{}.weight", kPeftPrefix, ends.head), tensor);
   }
   SafetensorsHeader header{{{"format", "pt"}}, {}};
+  JsonValue base_values;
+  for (const ManifestTensor& tensor : manifest.tensors)
+    if (tensor.base) base_values.set(base_value_key(tensor), fmt::format("{:016x}", *tensor.base));
+  if (base_values.is_object()) header.metadata.emplace_back(kPeftBaseValues, to_json_text(base_values));
   for (const auto& [name, tensor] : tensors) {
     const std::int64_t begin = header.data_bytes(), bytes = whole(tensor.shape).elements() * size_of(DType::kF32);
     header.entries.push_back({name, DType::kF32, tensor.shape, begin, begin + bytes});

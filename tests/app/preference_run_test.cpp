@@ -267,6 +267,16 @@ TEST_F(PreferenceRuns, AReferenceLeavesAdaptersOut) {
                   64, {"reference = ", "base", "has no adapters, and model.init_from has some"});
 }
 
+TEST_F(PreferenceRuns, CrossEntropyIsNotLearnedOfPairs) {
+  const std::string plain = "loss.type=cross_entropy";
+  for (const std::vector<std::string>& more : {std::vector<std::string>{}, {"data.samples=stream"}})
+    expect_one_line(start("refused", plus({plain}, more)), 64,
+                    {"loss.type = \"cross_entropy\"", place_ / "pairs", "a chosen and a rejected answer", "loss.type to \"dpo\""});
+  for (const char* const other : {"kto", "orpo", "grpo"})
+    expect_one_line(start("refused", {std::string("loss.variant=") + other}), 64,
+                    {std::string("loss.variant = \"") + other + "\": not built yet", "loss.type dpo"});
+}
+
 // As PEFT's disable_adapter leaves them out: modules that trained whole beside adapters are what they were, too.
 TEST_F(PreferenceRuns, AReferenceHasTheBasesModulesInThePlaceOfSavedOnes) {
   train("base", {"run.steps=1"});

@@ -384,6 +384,8 @@ void add_embedding_and_loss(Cases& cases, DType t) {
     if (part.first_column == 0) cases.push_back(cross_entropy_gradient(t, 7, part, normal(0, 3), 0, RowWeights::kDrawn));
   }
   losses(7, {129, 0, 129}, normal(0, 1000), plain);  // exp() of what is left must not overflow
+  for (const VocabularyPart part : {VocabularyPart{33, 0, 33}, {264, 40, 400}, {9000, 0, 9000}})
+    losses(7, part, integers(0, 1), plain);
   losses(7, {40, 0, 40}, normal(0, 3), [](OpCase c) { return shifted(std::move(c)); });
   losses(20, {5003, 5003, 10001}, normal(0, 3), [](OpCase c) { return large(std::move(c)); });
   losses(3, {9000, 0, 8999}, normal(0, 3), [](OpCase c) { return large(std::move(c)); });  // three tiles of a row

@@ -45,7 +45,8 @@ void compare(CaseResult& result, const Operand& o, const Values& got, Values wan
   for (std::size_t i = 0; i < want.size(); ++i) {
     const double error = error_of(got[i], want[i]);
     double allowed = slack * (o.tolerance.absolute + o.tolerance.relative * std::abs(want[i]) + o.tolerance.floor * largest);
-    if (!std::isfinite(want[i]) || (want[i] == 0 && o.tolerance.zeros == Zeros::kExact)) allowed = 0;
+    if (!std::isfinite(want[i]) || (want[i] == 0 && o.tolerance.zeros != Zeros::kApproximate)) allowed = 0;
+    if (got[i] == 0 && o.tolerance.zeros == Zeros::kNoOthers) allowed = 0;
     const double share = share_of(error, allowed);
     if (share > result.share() || (result.allowed == 0 && error == 0)) result.max_error = error, result.allowed = allowed;
     if (share > 1) {

@@ -26,9 +26,13 @@ OpCase loss_case(std::string op, DType t, Index R, VocabularyPart part, Draw log
   c.dtype = t;
   c.variant = fmt::format("{}x{}_from{}_of{}", R, part.columns, part.first_column, part.vocabulary);
   if (logits.b > 100) c.variant += "_large_logits";
+  if (logits.kind == Draw::Kind::kIntegers) c.variant += "_ties";
   if (softcap > 0) c.variant += "_bounded";
   return c;
 }
+
+// Only the arg max has a logit of 0.
+constexpr Tolerance kTargetLogit{.relative = kSumNoise, .floor = 1e-7, .zeros = Zeros::kNoOthers};
 
 // The last column that counts, a token that is not counted, and the first one.
 void choose_targets(Values& targets, VocabularyPart part) {
@@ -117,7 +121,7 @@ OpCase cross_entropy_stats(DType t, Index R, VocabularyPart p, Draw draw, float 
   OpCase c = loss_case("cross_entropy_stats", t, R, p, draw, softcap);
   const Tolerance tolerance{.relative = kSumNoise, .floor = 1e-7, .zeros = Zeros::kExact};
   c.operands = {output("row_max", DType::kF32, {R}, softcap > 0 ? rounded(DType::kF32, kElementNoise) : kExact),
-                output("sum_exp", DType::kF32, {R}, tolerance), output("target_logit", DType::kF32, {R}, tolerance),
+                output("sum_exp", DType::kF32, {R}, tolerance), output("target_logit", DType::kF32, {R}, kTargetLogit),
                 input("logits", t, {R, p.columns}, draw), targets_operand(R, p)};
   c.derive = [=](std::vector<Values>& v) {
     raise_padding(v[3], R, p);
@@ -141,7 +145,7 @@ OpCase cross_entropy_gradient(DType t, Index R, VocabularyPart p, Draw draw, flo
   Tolerance tolerance = rounded(t, kSumNoise);
   tolerance.zeros = Zeros::kExact;  // padding, and rows that are not counted
   c.operands = {in_place("logits", t, {R, p.columns}, tolerance, draw), output("sum_exp", DType::kF32, {R}, sums),
-                output("target_logit", DType::kF32, {R}, sums), targets_operand(R, p)};
+                output("target_logit", DType::kF32, {R}, kTargetLogit), targets_operand(R, p)};
   weigh_rows(c, weights, R);
   c.derive = [=](std::vector<Values>& v) {
     raise_padding(v[0], R, p);
@@ -163,9 +167,13 @@ OpCase cross_entropy_gradient(DType t, Index R, VocabularyPart p, Draw draw, flo
 OpCase cross_entropy_rescale(Index R, VocabularyPart p) {
   OpCase c = loss_case("cross_entropy_rescale", DType::kF32, R, p, normal());
   const Tolerance tolerance = rounded(DType::kF32, kElementNoise);
+  const Index end = std::min(p.first_column + p.columns, p.vocabulary);
+  const auto is_here = [=](double target) {
+    return target >= static_cast<double>(p.first_column) && target < static_cast<double>(end);
+  };
   const double none = -std::numeric_limits<double>::infinity();
   const bool padding = p.first_column >= p.vocabulary;
-  c.operands = {in_place("sum_exp", DType::kF32, {R}, tolerance), in_place("target_logit", DType::kF32, {R}, tolerance),
+  c.operands = {in_place("sum_exp", DType::kF32, {R}, tolerance), in_place("target_logit", DType::kF32, {R}, kTargetLogit),
                 input("shard_max", DType::kF32, {R}), input("row_max", DType::kF32, {R}), targets_operand(R, p)};
   c.derive = [=](std::vector<Values>& v) {
     choose_targets(v[4], p);
@@ -174,6 +182,7 @@ OpCase cross_entropy_rescale(Index R, VocabularyPart p) {
       v[3][r] =
           r % 4 == 0 && !padding ? v[2][r] : std::abs(v[3][r]) + static_cast<double>(r % 5) + 4;  // often that of another shard
       if (padding) v[2][r] = none;
+      if (!is_here(v[4][r])) v[1][r] = 0;
     }
   };
   c.run = [=](Ops& ops, Stream& stream, Views v, TensorView) {
@@ -183,8 +192,8 @@ OpCase cross_entropy_rescale(Index R, VocabularyPart p) {
     for (std::size_t r = 0; r < v[0].size(); ++r) {
       const double below = v[2][r] - v[3][r];
       v[0][r] *= std::exp(below);
-      const auto column = static_cast<Index>(v[4][r]) - p.first_column;
-      if (v[4][r] >= 0 && column >= 0 && column < p.columns && v[4][r] < static_cast<double>(p.vocabulary)) v[1][r] += below;
+      if (is_here(v[4][r])) v[1][r] += below;
+      if (v[4][r] >= static_cast<double>(end) && below == 0) v[1][r] = -std::numeric_limits<float>::min();
     }
   };
   return c;

@@ -28,11 +28,11 @@ inline Draw integers(Index low, Index high) { return {Draw::Kind::kIntegers, dou
 // Normal values with NaN, infinities, ties of rounding, the largest f32 and a subnormal among them.
 inline Draw special() { return {Draw::Kind::kSpecial, 0, 1}; }
 
-enum class Zeros : std::uint8_t { kApproximate, kExact };
+enum class Zeros : std::uint8_t { kApproximate, kExact, kNoOthers };
 
 // How far a result may lie from the reference's: absolute + relative * |expected| + floor * (largest |expected| of this output, or
 // `terms` if that is more: the size of terms that may all cancel). Infinities and NaN are expected as they are. All 0: the expected
-// value rounded to the dtype. Zeros::kExact: what is expected to be 0 is 0.
+// value rounded to the dtype. Zeros::kExact: what is expected to be 0 is 0; kNoOthers: and nothing else is.
 struct Tolerance {
   double relative = 0, floor = 0, terms = 0;
   double absolute = 0;

@@ -142,6 +142,7 @@ TEST_F(ForeignInput, LaunchersAndProgramsHaveTheirOwnFlags) {
   EXPECT_EQ(of_command("export A=1\nuv run accelerate launch -m axolotl.cli.train --x"), "axolotl --x=true\n");
   EXPECT_EQ(of_command("trl sft --fsdp_config '{\"version\": 2, \"a\": {\"b\": [1]}}'"),
             "Accelerate fsdp_config.version=2\nAccelerate fsdp_config.a.b=[1]\n");
+  EXPECT_EQ(of_command("trl orpo --bf16"), "Hugging Face --bf16=true\n") << "what it asks for is refused by name";
   EXPECT_EQ(of_command("trl sft --num_processes 4 --bf16"), "Accelerate --num_processes=\"4\"\nHugging Face --bf16=true\n")
       << "trl hands what it does not know to accelerate launch";
   EXPECT_EQ(of_command("torchrun x.py --deepspeed '{\"zero_optimization\": {}}'"),

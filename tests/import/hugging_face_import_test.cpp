@@ -70,7 +70,8 @@ TEST(HuggingFaceImport, ABetaIsOfTheMethodThatTheNamesAroundItSay) {
   expect_refusal({{"beta", 0.1}, {"output_dir", "data/zephyr-orpo"}}, "--beta 0.1: no training by orpo here");
   expect_error<ConfigError>(
       [] { import_leaves({{S::kHuggingFace, "recipes/c-ORPO.yaml", 3, 1, "beta", 0.1}}); },
-      {"recipes/c-ORPO.yaml:3 beta: 0.1: no training by orpo here; take supervised fine-tuning (sft), pre-training or dpo"});
+      {"recipes/c-ORPO.yaml:3 beta: 0.1: no training by orpo here; take supervised fine-tuning (sft), pre-training or dpo "
+       "(loss.type orpo: not built yet; use loss.type dpo, with loss.nll_weight)"});
   expect_refusal({{"beta", 0.1}, {"output_dir", "out/zephyr-orpo/"}}, "no training by orpo here");
   for (const char* const folder : {"out/helpful-reward", "/home/ppo/out", "kto/out/"})
     EXPECT_EQ(became(import_leaves({{S::kHuggingFace, "grpo/c.yaml", 3, 1, "beta", 0.1},

@@ -247,16 +247,19 @@ void cross_entropy_max(R* row_max, const R* logits, Index rows, Index V, Index f
   }
 }
 
-// stats [2,R].
+// stats [2,R]. A target beside an earlier logit that is as large is not the arg max.
 template <class R>
 void cross_entropy_stats(R* stats, const R* logits, const R* row_max, const std::int32_t* targets, Index rows, Index V,
                          Index first_column, Index vocabulary, R softcap = 0) {
   for (Index r = 0; r < rows; ++r) {
     stats[r] = stats[rows + r] = 0;
+    bool earlier = false;
     for (Index c = 0; c < V && first_column + c < vocabulary; ++c) {
       const R logit = bounded(logits[r * V + c], softcap);
       stats[r] += std::exp(logit - row_max[r]);
-      if (targets[r] >= 0 && targets[r] == first_column + c) stats[rows + r] = logit - row_max[r];
+      if (targets[r] >= 0 && targets[r] == first_column + c)
+        stats[rows + r] = logit - row_max[r] - (earlier ? R(std::numeric_limits<float>::min()) : R(0));
+      earlier = earlier || logit == row_max[r];
     }
   }
 }

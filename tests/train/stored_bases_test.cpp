@@ -12,6 +12,8 @@
 #include "core/adapter_spec.h"
 #include "core/json_reader.h"
 #include "tests/train/stored_runs.h"
+#include "train/launch/added_tokens.h"
+#include "train/run/resume.h"
 
 namespace trident::testing {
 namespace {
@@ -170,6 +172,46 @@ TEST_F(StoredBases, AnotherBaseIsRefused) {
   expect_error<ConfigError>([&] { tune("run", {"run.steps=3"}, folder_ / "shallow"); },
                             {base_, "has no model.layers.1.input_layernorm.weight of that shape"});
   EXPECT_TRUE(contains(tune("run", {"run.steps=3"}), "goes on from step 2"));
+}
+
+// Its names and shapes are equal.
+TEST_F(StoredBases, AnAdapterBesideAnotherBaseIsRefusedWhereItsFolderSaysTheValues) {
+  const std::string other = folder_ / "other_base", peft = folder_ / "peft", file = peft + "/adapter_model.safetensors";
+  train(settings("other", of_model({"run.seed=5"})));
+  checkpoint_to_hf(newest(folder_ / "other/ckpt"), other, {});
+  tune("run", {});
+  checkpoint_to_peft(newest(folder_ / "run/ckpt"), peft);
+  const std::string from = "adapter.init_from=" + peft;
+  const std::vector<std::string> says{"adapter.init_from = ", peft + ": was trained beside " + base_ + ", and " + other +
+                                                              " has other values in model.embed_tokens.weight"};
+  expect_error<ConfigError>([&] { tune("no", {from}, other); }, says);
+  expect_error<ConfigError>([&] { tune("no", {from, "parallel.tensor=2", "parallel.pipeline=2"}, other); }, says);
+  const std::vector<std::string> sharded{from, "precision.compute=bf16", "parallel.data=2", "parallel.zero=zero3"};
+  EXPECT_FALSE(contains(tune("on", sharded), "cannot be checked"));
+  // More rows than then: the tensor is another one, and the others are compared.
+  tune("wide", {from, "model.vocab_size=64"});
+  expect_error<ConfigError>([&] { tune("no", {from, "model.vocab_size=64"}, other); }, {"other values in model.layers.0."});
+  // PEFT's own file says nothing of values.
+  std::string text = read_file(file);
+  text.replace(text.find("trident.base_values"), 7, "unknown");
+  write_file(file, text);
+  EXPECT_TRUE(contains(tune("peft", {from}, other), "it says of its base the name \"" + base_ + "\", and no values"));
+}
+
+TEST_F(StoredBases, AddedTokensAreLookedForAsFarAsAStartHasTime) {
+  Documents documents(40, std::vector<std::int32_t>(9, 1));
+  documents.back().back() = kStoredVocab;
+  write_dataset(folder_ / "added", documents, 64);
+  const TrainConfig config = parse_train_config(
+      kStoredConfig, "test", settings("none", of_model({kLora, "model.init_from=" + base_, "model.vocab_size=64"})));
+  const std::vector<WeightedPath> added{{folder_ / "added", 1}};
+  const std::vector<TokenSource> sources = open_token_sources(added, {}, {}).train;
+  const std::vector<ManifestTensor> frozen{{"model.embed_tokens.weight", {64, 8}, true}};
+  const auto look = [&](std::int64_t most) {
+    return refuse_frozen_rows(config, frozen, find_initial(config).value(), sources, most).value_or("");
+  };
+  expect_error<ConfigError>([&] { look(360); }, {"added has one of those tokens as a target, its token 359", "embed_tokens"});
+  EXPECT_TRUE(contains(look(359), "added has none of those tokens (the first 359 tokens were read)"));
 }
 
 TEST_F(StoredBases, AnAdapterRunBeginsWithTheCheckpointOfAnother) {

@@ -287,14 +287,18 @@ std::vector<Option> number_options() {
   };
 }
 
+std::vector<ReservedValue> other_preference_losses() {
+  return {{"kto", "not built yet; loss.type dpo learns from pairs"},
+          {"orpo", "not built yet; use loss.type dpo, with loss.nll_weight"},
+          {"grpo", "not built yet: answers are not drawn while training; use loss.type dpo on pairs"}};
+}
+
 std::vector<Option> data_options() {
   return {
       {.path = "loss.type", .takes = kString, .fallback = "\"cross_entropy\"",
        .doc = "cross_entropy: of the next token; dpo: of pairs of a chosen and a rejected answer (trident data prepare "
               "--preference), against what reference says of them.", .choices = {"cross_entropy", "dpo"},
-       .reserved_values = {{"kto", "not built yet; dpo learns from pairs"},
-                           {"orpo", "not built yet; use dpo, with loss.nll_weight"},
-                           {"grpo", "not built yet: answers are not drawn while training; use dpo on pairs"}}},
+       .reserved_values = other_preference_losses()},
       {.path = "loss.normalize", .takes = kString, .fallback = "\"token\"",
        .doc = "What weighs the same in the loss of a step: token, every target that counts; sequence, every sequence (a document "
               "within a sample) with such targets, each of its n targets 1/n of it.", .choices = {"token", "sequence"}},
@@ -302,7 +306,7 @@ std::vector<Option> data_options() {
        .doc = "Of dpo: how strongly the model is held to the reference.", .range = kPositive},
       {.path = "loss.variant", .takes = kString, .fallback = "\"sigmoid\"",
        .doc = "Of dpo: the function of a pair's log-probability ratios; ipo takes means of their targets.",
-       .choices = {"sigmoid", "ipo", "hinge"}},
+       .choices = {"sigmoid", "ipo", "hinge"}, .reserved_values = other_preference_losses()},
       {.path = "loss.label_smoothing", .takes = kNumber, .fallback = "0",
        .doc = "Of dpo's sigmoid: the share of pairs that are taken to be labelled the wrong way round.",
        .range = {0, 0.5, Range::Ends::kOpenHigh}},

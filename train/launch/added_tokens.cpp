@@ -13,6 +13,7 @@
 #include "core/check.h"
 #include "core/counted.h"
 #include "core/foreign_folder.h"
+#include "core/number_text.h"
 #include "data/dataset_record.h"
 #include "data/tokenizer/tokenizer.h"
 #include "model/config/hf_tensors.h"
@@ -44,11 +45,12 @@ struct AddedTokens {
   std::int64_t tokens = 0;
   std::optional<std::int64_t> counted_at = {};  // the first that counts
   std::string where = "";                       // the source that has it, or else the first that has any
+  bool is_part = false;                         // there are more tokens, which were not read
 };
 
-// Tokens from id `rows` on, in all of the data up to the first that counts. Data whose record names a tokenizer of no more tokens
-// have none, and are not read.
-AddedTokens added_tokens_in(std::span<const TokenSource> sources, std::int64_t rows, std::int64_t vocab_size) {
+// Tokens from id `rows` on, up to the first that counts, among the first `most` of the data. Data whose record names a tokenizer of
+// no more tokens have none, and are not read.
+AddedTokens added_tokens_in(std::span<const TokenSource> sources, std::int64_t rows, std::int64_t vocab_size, std::int64_t most) {
   constexpr std::int64_t kAtOnce = 32'000;
   AddedTokens found;
   std::vector<std::byte> stored;
@@ -58,8 +60,12 @@ AddedTokens added_tokens_in(std::span<const TokenSource> sources, std::int64_t r
     const IndexedDataset& data = *source.dataset;
     const std::optional<RecordedTokenizer> tokenizer = origin_in_record(data.prefix()).tokenizer;
     if (tokenizer && tokenizer->vocab_size <= rows) continue;
-    for (std::int64_t done = 0; done < source.num_tokens; done += kAtOnce) {
-      const std::int64_t n = std::min(kAtOnce, source.num_tokens - done), first = source.first_token + done;
+    if (found.where.empty()) found.where = source.label;
+    found.is_part = found.is_part || source.num_tokens > most;
+    const std::int64_t end = std::min(source.num_tokens, most);
+    most -= end;
+    for (std::int64_t done = 0; done < end; done += kAtOnce) {
+      const std::int64_t n = std::min(kAtOnce, end - done), first = source.first_token + done;
       stored.resize(static_cast<std::size_t>(n * size_of(data.type())));
       ids.resize(static_cast<std::size_t>(n));
       counts.assign(ids.size(), 1);
@@ -120,13 +126,13 @@ std::optional<std::string> added_rows_line(const ModelConfig& model, const Resum
 }
 
 std::optional<std::string> refuse_frozen_rows(const TrainConfig& config, std::span<const ManifestTensor> tensors,
-                                              const Resume& initial, std::span<const TokenSource> sources) {
+                                              const Resume& initial, std::span<const TokenSource> sources, std::int64_t most) {
   if (initial.hf == nullptr) return std::nullopt;
   for (const ManifestTensor& tensor : tensors) {
     const HfFileTensor* const there = initial.hf->find(tensor.name);
     if (!tensor.frozen || there == nullptr || !there->by_token || there->shape.front() >= tensor.shape.front()) continue;
-    const AddedTokens added = added_tokens_in(sources, there->shape.front(), tensor.shape.front());
-    if (added.tokens == 0) return std::nullopt;
+    const AddedTokens added = added_tokens_in(sources, there->shape.front(), tensor.shape.front(), most);
+    if (added.tokens == 0 && !added.is_part) return std::nullopt;
     const std::string_view module = std::string_view(tensor.name).substr(0, tensor.name.rfind('.'));
     const std::string text = fmt::format(
         "model.vocab_size = {}: model.init_from = {} has {} tokens, and {}, to which rows are added, does not train, so that these "
@@ -134,7 +140,9 @@ std::optional<std::string> refuse_frozen_rows(const TrainConfig& config, std::sp
         "folder's own tokens",
         tensor.shape.front(), initial.folder, there->shape.front(), tensor.name, added.where,
         added.counted_at ? fmt::format("one of those tokens as a target, its token {}", *added.counted_at)
-                         : fmt::format("{} of those tokens, none of them as targets", added.tokens),
+                         : fmt::format("{} of those tokens{}{}", added.tokens == 0 ? "none" : with_commas(added.tokens),
+                                       added.tokens == 0 ? "" : ", none of them as targets",
+                                       added.is_part ? fmt::format(" (the first {} tokens were read)", with_commas(most)) : ""),
         config.adapter.type ? fmt::format("name {} in adapter.modules_to_save", module.substr(module.rfind('.') + 1))
         : config.train.only.empty() ? std::string("leave it out of train.freeze") : std::string("name it in train.only"));
     if (added.counted_at) throw ConfigError(text);

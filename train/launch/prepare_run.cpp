@@ -142,6 +142,18 @@ void compare_packs(RunInputs& inputs) {
                                           in_quotes(samples), packed->label));
 }
 
+// Cross-entropy would teach the rejected answers, too.
+void refuse_pairs(const RunInputs& inputs) {
+  if (inputs.plan.config.loss.is_dpo()) return;
+  for (const auto* part : {&inputs.sources.train, &inputs.sources.valid})
+    for (const TokenSource& source : *part)
+      if (origin_in_record(source.dataset->prefix()).pairs)
+        throw ConfigError(fmt::format("loss.type = \"cross_entropy\": {} has pairs of a chosen and a rejected answer (trident data "
+                                      "prepare --preference), and both would be learned; set loss.type to \"dpo\", or prepare the "
+                                      "chosen answers alone as conversations (trident data prepare --chat)",
+                                      source.label));
+}
+
 // A record says whether its data are pairs; without one the number of sequences does. look_at_packs() reads them all.
 void refuse_other_than_pairs(const TokenSource& source) {
   const IndexedDataset& data = *source.dataset;
@@ -276,7 +288,7 @@ TrainConfig with_facts_of_files(TrainConfig config) {
 void open_data(RunInputs& inputs, bool looks, const ReadAt& read_at) {
   const TrainConfig& config = inputs.plan.config;
   inputs.sources = open_token_sources(config.data.train, config.data.valid, config.data.split, read_at, config.data.samples);
-  if (looks) compare_tokenizers(inputs, read_at), compare_packs(inputs);
+  if (looks) compare_tokenizers(inputs, read_at), compare_packs(inputs), refuse_pairs(inputs);
   refuse_other_masks(inputs);
   if (looks && config.data.is_packed()) look_at_samples(inputs);
   set_documents(inputs);

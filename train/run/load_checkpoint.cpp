@@ -199,6 +199,19 @@ void load_base(const Resume& resume, RankTrainer& trainer, const Logger& logger)
   check_base(resume, sum_of(hashes, trainer.plan(), context));
 }
 
+// Refuses another base than the one that adapters of another run were trained beside, where their folder says its values.
+void check_base_of_adapters(const Resume& initial, std::span<const ManifestTensor> tensors) {
+  if (initial.beside == nullptr) return;
+  const JsonValue values = initial.beside->base_values();
+  for (const ManifestTensor& tensor : tensors) {
+    const JsonValue* const then = tensor.base && values.is_object() ? values.find(base_value_key(tensor)) : nullptr;
+    if (then == nullptr || (then->is_string() && then->as_string() == fmt::format("{:016x}", *tensor.base))) continue;
+    throw ConfigError(fmt::format("adapter.init_from = {}: was trained beside {}, and {} has other values in {}; name that base in "
+                                  "model.init_from, or begin with adapters of this one (without adapter.init_from)",
+                                  initial.beside->tensors().folder(), initial.beside->config().base, initial.folder, tensor.name));
+  }
+}
+
 // Collective. Weights alone; nothing takes the place of what cannot be read.
 void load_initial(const Resume& initial, RankTrainer& trainer, const Logger& logger, const Say& say,
                   std::vector<ManifestTensor>& tensors) {
@@ -206,6 +219,7 @@ void load_initial(const Resume& initial, RankTrainer& trainer, const Logger& log
       load_weights(initial, trainer.model(), logger, "model.init_from", trainer.plan().config.model.init_from.value_or(""));
   for (ManifestTensor& tensor : tensors)
     if (tensor.frozen) tensor.base = hashes.at(tensor.name);
+  check_base_of_adapters(initial, tensors);
   if (trainer.context().rank() != 0) return;
   for (const std::string& note : initial.notes) say(note);
   if (initial.hf != nullptr) {

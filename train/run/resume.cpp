@@ -251,7 +251,13 @@ void open_adapter(Resume& initial, const TrainConfig& config) {
     throw ConfigError(fmt::format("adapter.init_from = {}: has copies for {} tokens, and model.vocab_size is {}; set it to {}",
                                   folder, adapter->vocab_size(), rows, adapter->vocab_size()));
   initial.beside = adapter;
-  initial.notes.push_back(fmt::format("begins with the adapters of {} (adapter.init_from)", folder));
+  const std::string& base = adapter->config().base;
+  initial.notes.push_back(fmt::format(
+      "begins with the adapters of {} (adapter.init_from){}", folder,
+      adapter->base_values().is_object()
+          ? ""
+          : fmt::format("; it says of its base {}, and no values: whether these are model.init_from's cannot be checked",
+                        base.empty() ? "nothing" : "the name " + in_quotes(base))));
 }
 
 Resume find_base(const Resume& checkpoint, const std::optional<std::string>& init_from) {

@@ -89,6 +89,7 @@ __global__ void __launch_bounds__(kVocabularyThreads)
   const double below = double{shard_max[r]} - double{row_max[r]};
   sum_exp[r] = static_cast<float>(double{sum_exp[r]} * exp(below));
   if (target_column(targets[r], first_column, valid) >= 0) target_logit[r] = static_cast<float>(double{target_logit[r]} + below);
+  else if (targets[r] >= first_column + valid && below == 0) target_logit[r] -= __FLT_MIN__;
 }
 
 // Added in row order: the threads form the terms, one of them adds.
