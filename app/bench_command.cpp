@@ -13,6 +13,7 @@
 #include "planner/bench/bench.h"
 #include "planner/price/kept_profile.h"
 #include "train/plan/machine.h"
+#include "train/run/stored_model.h"
 
 namespace trident {
 namespace {
@@ -110,7 +111,7 @@ void bench_command(const Arguments& arguments, const CommandContext& context) {
   }
   if (!device.empty()) flags.settings.push_back("device=" + device);
   OptionValues values;
-  const TrainConfig config = load_train_config(flags.file, flags.settings, values);
+  const TrainConfig config = load_train_config(flags.file, with_stored_model(flags.file, flags.settings), values);
   const std::optional<BenchReport> report = run_bench_here(config, options, *context.make_cuda());
   if (!report) return;
   context.out << (json ? to_json_text(to_json(*report)) + '\n' : on_lines(to_text(*report)));

@@ -1,5 +1,7 @@
 #include "app/command_line.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 
 #include "app/help_text.h"
@@ -18,6 +20,14 @@ std::string nearest_flag(const CLI::App& app, const std::string& argument) {
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   const std::string flag = argument.substr(0, argument.find('='));
   return std::string(likely_name(flag, std::vector<std::string_view>(names.begin(), names.end())));
+}
+
+[[noreturn]] void refuse_incomplete(const CLI::App& app) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    if (option->get_required() && option->count() == 0) names.push_back(option->get_name());
+  throw ConfigError(fmt::format("{0}: {1} {2} required; see {0} --help", app.get_name(), fmt::join(names, ", "),
+                                names.size() == 1 ? "is" : "are"));
 }
 
 std::string one_line(std::string text) {
@@ -88,6 +98,9 @@ bool parse_flags(CLI::App& app, const Arguments& arguments, const CommandContext
   } catch (const ConfigError&) {  // of in_range()
     refuse_extras(app, texts);
     throw;
+  } catch (const CLI::RequiredError&) {
+    refuse_extras(app, texts);
+    refuse_incomplete(app);
   } catch (const CLI::ParseError& error) {
     refuse_extras(app, texts);
     throw ConfigError(fmt::format("{}: {}{}; see {} --help", app.get_name(), one_line(error.what()), what_is_missing(app, error),

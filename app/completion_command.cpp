@@ -6,6 +6,7 @@
 #include "app/completion_script.h"
 #include "app/subcommands.h"
 #include "core/json_reader.h"
+#include "core/nearest_name.h"
 
 namespace trident {
 namespace {
@@ -36,7 +37,7 @@ void completion_command(const Arguments& arguments, const CommandContext& contex
     return;
   }
   if (arguments.size() != 1 || (shell != "bash" && shell != "zsh" && shell != "fish"))
-    throw ConfigError("trident completion: name one shell; choose bash, zsh or fish");
+    throw ConfigError("trident completion: name one shell; choose bash, zsh or fish" + name_hint(shell, {"bash", "zsh", "fish"}));
 
   std::vector<CompletionCommand> commands;
   for (const Subcommand& command : subcommands()) {

@@ -11,6 +11,7 @@
 #include "core/clock.h"
 #include "core/counted.h"
 #include "core/json_reader.h"
+#include "core/nearest_name.h"
 #include "core/number_text.h"
 #include "core/printable.h"
 #include "infer/convert/convert.h"
@@ -24,7 +25,8 @@ DType dtype_from(const std::string& text) {
   if (text == "fp32" || text == "float32") return DType::kF32;
   if (text == "bf16" || text == "bfloat16") return DType::kBF16;
   if (text == "fp16" || text == "float16") return DType::kF16;
-  throw ConfigError(fmt::format("--dtype {}: must be fp32, bf16 or fp16", in_quotes(text)));
+  throw ConfigError(
+      fmt::format("--dtype {}: must be fp32, bf16 or fp16{}", in_quotes(text), name_hint(text, {"fp32", "bf16", "fp16"})));
 }
 
 // "5GB": powers of 1000, as the reference writer's max_shard_size; a plain number is bytes.
@@ -55,11 +57,12 @@ std::optional<std::string> base_from(const std::vector<std::string>& settings) {
 }
 
 void check_kinds(const std::vector<std::string>& from, const std::vector<std::string>& to) {
+  const auto hint = [](const std::string& kind) { return name_hint(kind, {kHf, kCheckpoint, kPeft}); };
   if (from[0] != kHf && from[0] != kCheckpoint && from[0] != kPeft)
-    throw ConfigError(
-        fmt::format("--from {}: must be hf or ckpt, and a folder, or peft, a base and its adapter", in_quotes(from[0])));
+    throw ConfigError(fmt::format("--from {}: must be hf or ckpt, and a folder, or peft, a base and its adapter{}",
+                                  in_quotes(from[0]), hint(from[0])));
   if (to[0] != kHf && to[0] != kCheckpoint && to[0] != kPeft)
-    throw ConfigError(fmt::format("--to {}: must be hf, ckpt or peft, and a folder", in_quotes(to[0])));
+    throw ConfigError(fmt::format("--to {}: must be hf, ckpt or peft, and a folder{}", in_quotes(to[0]), hint(to[0])));
   if (to.front() == kPeft && from.front() != kCheckpoint)
     throw ConfigError(fmt::format("--from {} --to peft: only a run's checkpoint has adapters; write --from ckpt", from[0]));
   if (from[0] == kPeft && from.size() != 3)
@@ -131,8 +134,9 @@ void convert_command(const Arguments& arguments, const CommandContext& context) 
   }
   const double seconds = monotonic_seconds() - start;
   for (const std::string& warning : report.warnings) context.out << "warning: " << on_one_line(warning) << '\n';
-  context.out << fmt::format("{}: {}, {} in {}, {}, and {}; {:.1f} s, {}/s\n", on_one_line(to[1]),
-                             counted(report.tensors, "tensor"), bytes_text(report.bytes), to_string(report.dtype),
+  context.out << fmt::format("{}: {} of {}, {} in {}, {}, and {}; {:.1f} s, {}/s\n", on_one_line(to[1]),
+                             counted(report.tensors, "tensor"), on_one_line(report.from), bytes_text(report.bytes),
+                             to_string(report.dtype),
                              counted(std::ssize(report.weight_files), "weight file"),
                              counted(std::ssize(report.other_files), "other file"), seconds,
                              bytes_text(static_cast<double>(report.bytes) / std::max(seconds, 1e-3)));

@@ -19,6 +19,7 @@
 #include "planner/search/search_page.h"
 #include "planner/search/search_text.h"
 #include "train/launch/prepare_run.h"
+#include "train/run/stored_model.h"
 
 namespace trident {
 namespace {
@@ -34,7 +35,7 @@ PlanDetail detail_of(bool program) { return program ? PlanDetail::kProgram : Pla
 
 TrainConfig read_config(const ConfigFlags& flags) {
   OptionValues values;
-  return with_facts_of_files(load_train_config(flags.file, flags.settings, values));
+  return with_facts_of_files(load_train_config(flags.file, with_stored_model(flags.file, flags.settings), values));
 }
 
 }  // namespace
@@ -126,8 +127,9 @@ void plan_search_command(const Arguments& arguments, const CommandContext& conte
   int gpus = 0, best = 10, rank = 1;
   bool json = false;
   add_config_flags(app, flags);
-  // Required, but refused below, which says what to write.
-  app.add_option("--cluster", cluster, "a cluster by name, cpu, or the path of its file")->type_name("NAME|FILE REQUIRED");
+  app.add_option("--cluster", cluster, "a cluster by name like h100_sxm_ndr, cpu, or the path of its file")
+      ->type_name("NAME|FILE")
+      ->required();
   in_range(app.add_option("--gpus", gpus,
                           "how many GPUs of it, required; of processors: ranks, or else 1, 2, 4 and so on up to the cores"),
            1, kMostSearchedGpus);
@@ -138,14 +140,12 @@ void plan_search_command(const Arguments& arguments, const CommandContext& conte
   app.add_flag("--json", json, "print one JSON object");
   if (!parse_flags(app, arguments, context, {{}, foreign_flag_hint})) return;
   check_named_files(app, {"--config", "--cluster"}, {"--write", "--html"});
-  if (cluster.empty())
-    throw ConfigError("trident plan search: --cluster is required; give a name like h100_sxm_ndr, cpu, or the path of a file");
   if (write.empty()) refuse_given(app, {"--rank"}, "no configuration is written", "add --write FILE");
   SearchRequest request{.config = read_config(flags), .gpus = gpus, .keep = static_cast<std::size_t>(best)};
   request.processors = find_processors(cluster);
   if (!request.processors) {
-    if (gpus == 0) throw ConfigError("--gpus: missing; write --gpus N, how many GPUs the search is for");
     request.cluster = find_cluster(shipped_price_book(), cluster);
+    if (gpus == 0) throw ConfigError("--gpus: missing; write --gpus N, how many GPUs the search is for");
   }
   ProgressLine line(context, "plan search");
   request.progress = [&line](std::string_view what, std::int64_t done, std::int64_t all) {

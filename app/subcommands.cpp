@@ -155,7 +155,10 @@ void run_subcommand(const Subcommand& command, const Arguments& arguments, const
   }
   const std::string names = fmt::format("{} (see trident {} --help)", names_of(command.actions), command.name);
   if (arguments.empty()) throw ConfigError(fmt::format("trident {}: no action; name one: {}", command.name, names));
-  throw ConfigError(fmt::format("trident {} {}: not an action; use {}", command.name, in_quotes(word), names));
+  std::vector<std::string_view> actions;
+  for (const Subcommand::Action& it : command.actions) actions.push_back(it.name);
+  throw ConfigError(
+      fmt::format("trident {} {}: not an action; use {}{}", command.name, in_quotes(word), names, name_hint(word, actions)));
 }
 
 int run_command_line(const Arguments& arguments, const CommandContext& context) {

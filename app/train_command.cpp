@@ -9,6 +9,7 @@
 #include "app/command_line.h"
 #include "app/foreign_flag_hint.h"
 #include "app/help_text.h"
+#include "core/nearest_name.h"
 #include "core/printable.h"
 #include "infer/generate/eval_samples.h"
 #include "planner/predict/simulated_run_forecast.h"
@@ -40,10 +41,11 @@ void check_import(const OptionValues& values, const Import& import) {
       if (JsonValue(reserved.value) == value.value) remedy = fmt::format("{} (--set {}=...)", reserved.remedy, value.path);
     refuse(fmt::format("{}: {} = {}: {}", value.origin, value.path, value_text(value.value), remedy));
   }
-  const auto is_uncounted = [](const ImportedKey& key) { return key.note.find("which no input counts") != std::string::npos; };
-  const auto uncounted = std::ranges::find_if(import.keys, is_uncounted);
-  if (values.at("batch.global").value.is_null() && uncounted != import.keys.end())
-    refuse(fmt::format("{} {}: {}", place_of(uncounted->leaf), said_text(uncounted->leaf), uncounted->note));
+  // The key beside which the report says how to give what is missing.
+  for (const auto& [path, words] : {std::pair{"batch.global", "which no input counts"}, {"data.train", "give token files of it"}})
+    for (const ImportedKey& key : import.keys)
+      if (values.at(path).value.is_null() && key.note.find(words) != std::string::npos)
+        refuse(fmt::format("{} {}: {}", place_of(key.leaf), said_text(key.leaf), key.note));
   if (!refusals.empty()) throw ConfigError(refusals);
 }
 
@@ -135,7 +137,8 @@ void train_command(const Arguments& arguments, const CommandContext& context) {
   };
   if (!parse_flags(app, arguments, context, {changed_keys_help, foreign_flag_hint, everything})) return;
   if (!print_config.empty() && print_config != "json" && print_config != "origins")
-    throw ConfigError(fmt::format("trident train: --print-config={}: must be json or origins", print_config));
+    throw ConfigError(fmt::format("trident train: --print-config={}: must be json or origins{}", print_config,
+                                  name_hint(print_config, {"json", "origins"})));
 
   if (flags.file.empty() && imports.empty()) throw ConfigError("trident train: --config is required; see trident train --help");
 

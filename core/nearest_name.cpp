@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "core/check.h"
+
 namespace trident {
 namespace {
 
@@ -36,6 +38,20 @@ std::string_view likely_name(std::string_view name, const std::vector<std::strin
     if (distance < best_distance && distance < candidate.size()) best_distance = distance, best = candidate;
   }
   return best;
+}
+
+std::string name_hint(std::string_view name, const std::vector<std::string_view>& candidates) {
+  std::string_view near = likely_name(name, candidates);
+  if (near.empty()) {
+    std::vector<std::string_view> words;
+    for (const std::string_view candidate : candidates)
+      for (std::size_t end = 0; (end = candidate.find_first_of("-_.", end + 1)) != candidate.npos;)
+        words.push_back(candidate.substr(0, end));
+    near = likely_name(name, words);
+    for (const std::string_view candidate : candidates)
+      if (candidate.data() == near.data()) near = candidate;
+  }
+  return near.empty() ? "" : fmt::format("; did you mean {}?", in_quotes(near));
 }
 
 }  // namespace trident

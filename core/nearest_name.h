@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -15,5 +16,9 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 // away for every three bytes of `name`, at least one and at most three, and fewer than the candidate has bytes. `name` may come
 // from outside: nothing is near one of more than 100 bytes.
 std::string_view likely_name(std::string_view name, const std::vector<std::string_view>& candidates);
+
+// "; did you mean "llama-1m"?": likely_name(), or else the first candidate of which it is a beginning up to one of - _ and dots, as
+// "lama" is. "" where none is near.
+std::string name_hint(std::string_view name, const std::vector<std::string_view>& candidates);
 
 }  // namespace trident

@@ -241,7 +241,9 @@ ReportSection configuration_section(const std::vector<RunFolder>& runs) {
   std::vector<std::map<std::string, std::string>> settings(runs.size());
   std::set<std::string> keys;
   for (std::size_t r = 0; r < runs.size(); ++r) {
-    flatten(runs[r].config, "", settings[r]);
+    JsonValue config = runs[r].config;
+    std::erase_if(config.members(), [](const JsonMember& member) { return member.key == "resolved"; });  // what no key says
+    flatten(config, "", settings[r]);
     for (const auto& [key, value] : settings[r]) keys.insert(key);
   }
   if (keys.empty()) return section;
@@ -363,7 +365,10 @@ void add_run(const RunFolder& run, const std::string& of, std::vector<ReportSect
   std::optional<Paragraph> why_not;
   if (const std::string why = words(run.comparison, "not_predicted"); !why.empty())
     why_not.emplace(fmt::format("The time of a step was not predicted: {}.", why));
-  add("Predicted beside measured", why_not, comparison_table_of(run));
+  std::optional<Paragraph> not_judged;
+  if (const std::string why = words(run.comparison, "not_judged"); !why.empty())
+    not_judged.emplace(fmt::format("Times are not judged: {}.", why));
+  add("Predicted beside measured", why_not, not_judged, comparison_table_of(run));
   std::optional<Table> starts = starts_table(run);
   if (starts->rows.empty()) starts.reset();
   add("Starts", starts);

@@ -105,8 +105,8 @@ ChatSource load_chat_source(const std::string& folder, const std::string& name) 
   if (!source) source = source_in(config, config_path);
   if (!source)
     throw DataError(
-        fmt::format("{}: neither chat_template.jinja nor a chat_template in tokenizer_config.json; give --template FILE, "
-                    "chatml or llama3",
+        fmt::format("{}: neither chat_template.jinja nor a chat_template in tokenizer_config.json; give --template chatml, "
+                    "--template llama3, or a file",
                     folder));
   read_special_tokens(config, &source->variables);
   return std::move(*source);

@@ -10,6 +10,7 @@
 #include "core/file_io.h"
 #include "core/foreign_folder.h"
 #include "core/json_reader.h"
+#include "core/nearest_name.h"
 #include "data/tokenizer/built_in_files.h"
 #include "data/tokenizer/byte_spelling.h"
 #include "data/tokenizer/json_part.h"
@@ -242,8 +243,8 @@ std::unique_ptr<Tokenizer> from_folder(const std::string& folder, const Tokenize
   }
   check_may_read(folder);
   throw ConfigError(fmt::format("{} = \"{}\": neither a known name nor a folder with vocab.json and merges.txt, tokenizer.json, "
-                                "tiktoken ranks or tekken.json; use \"gpt2\", \"cl100k\", \"bytes\" or such a folder or file",
-                                source.key, source.name_or_path));
+                                "tiktoken ranks or tekken.json; use \"gpt2\", \"cl100k\", \"bytes\" or such a folder or file{}",
+                                source.key, source.name_or_path, name_hint(source.name_or_path, {"gpt2", "cl100k", "bytes"})));
 }
 
 // 0 .. 255 are the bytes.

@@ -7,6 +7,7 @@ namespace {
 
 using enum Verdict;
 
+constexpr std::string_view kStepAhead = "step n has the rate that Trainer gives to step n + 1, whose first has 0 of a warm-up";
 constexpr std::string_view kSchedules = "linear, cosine, cosine_with_min_lr, constant, constant_with_warmup, inverse_sqrt and "
                                         "warmup_stable_decay are there",
                            kMoreBits = "the same rule, whose states have 32 bits here and take the memory of those",
@@ -77,14 +78,13 @@ constexpr ForeignKey kOptimizer[] = {
     {"optim, optimizer", kRefused, {}, {}, "adamw_torch and lion_32bit are there, whose states have 32 bits"},
     {"optim_args, optim_target_modules", kRefused, {}, {},
      "adam_beta1, adam_beta2, adam_epsilon and weight_decay say all there is"},
-    {"lr_scheduler_type, lr_scheduler = linear", kMapped, "lr_schedule.type", "\"linear\"",
-     "step n has the rate that Trainer gives to step n + 1, whose first has 0 of a warm-up", "\"linear\""},
-    {"lr_scheduler_type, lr_scheduler = cosine, cosine_with_min_lr", kMapped, "lr_schedule.type", "\"cosine\""},
+    {"lr_scheduler_type, lr_scheduler = linear", kMapped, "lr_schedule.type", "\"linear\"", kStepAhead, "\"linear\""},
+    {"lr_scheduler_type, lr_scheduler = cosine, cosine_with_min_lr", kMapped, "lr_schedule.type", "\"cosine\"", kStepAhead},
     {"lr_scheduler_type, lr_scheduler = constant", kMapped, "lr_schedule.type", "\"constant\"",
      "without a warm-up, whatever warmup_steps says; constant_with_warmup has one"},
     {"lr_scheduler_type, lr_scheduler = constant", kMapped, "lr_schedule.warmup_steps@no_warmup", "true",
      "lr_schedule.warmup_steps is 0"},
-    {"lr_scheduler_type, lr_scheduler = constant_with_warmup", kMapped, "lr_schedule.type", "\"constant\""},
+    {"lr_scheduler_type, lr_scheduler = constant_with_warmup", kMapped, "lr_schedule.type", "\"constant\"", kStepAhead},
     {"lr_scheduler_type, lr_scheduler = inverse_sqrt", kMapped, "lr_schedule.type", "\"inverse_sqrt\"",
      "its time scale is the warm-up"},
     {"lr_scheduler_type, lr_scheduler = warmup_stable_decay", kMapped, "lr_schedule.type", "\"wsd\"",

@@ -17,6 +17,7 @@ namespace trident {
 struct ConvertReport {
   std::int64_t tensors = 0, bytes = 0;  // of values
   DType dtype = DType::kF32;
+  std::string from = {};  // the folder that was read: of several checkpoints the newest
   std::vector<std::string> weight_files = {}, other_files = {};  // names in the folder
   // One line each: values that are no numbers or became infinite, checkpoints passed over, keys that transformers ignores.
   std::vector<std::string> warnings = {};

@@ -138,7 +138,8 @@ ConvertReport hf_to_checkpoint(const HfSource& given, const std::string& to, std
   Importer importer(source, std::move(file.table), progress);
   file.table = importer.write(out.path() + "/" + file.path);
   manifest.files = {manifest_file(file, manifest.tensors)};
-  ConvertReport report{std::ssize(manifest.tensors), file.table.data_bytes(), manifest.weights, {file.path}, side_files(from)};
+  ConvertReport report{std::ssize(manifest.tensors), file.table.data_bytes(), manifest.weights, from, {file.path},
+                       side_files(from)};
   const std::string carried = out.path() + "/" + std::string(kCarriedFolder);
   create_folder(carried);
   copy_carried(from, report.other_files, carried);

@@ -114,7 +114,7 @@ class Exporter {
 
   ConvertReport write(const std::string& to) {
     OutputFolder out(to);
-    ConvertReport report{std::ssize(tensors_), all_bytes_, dtype_};
+    ConvertReport report{std::ssize(tensors_), all_bytes_, dtype_, source_.folder};
     if (model_.attention_softcap > 0 || model_.logit_softcap > 0)
       report.warnings.push_back(fmt::format("config.json bounds scores or logits (attn_logit_softcapping = {}, "
                                             "final_logit_softcapping = {}), and transformers ignores these keys in models of "
@@ -374,10 +374,12 @@ ConvertReport checkpoint_to_hf(const std::string& from, const std::string& to, c
                                     *options.init_from, source.folder));
     open_base(source, options.init_from);
     const std::vector<std::string> notes = std::move(source.notes);
+    const std::string folder = source.folder;
     const bool adapted = std::ranges::any_of(source.manifest.tensors, is_adapter_tensor, &ManifestTensor::name);
     ConvertReport report = adapted ? merge_adapters(source, to, options, progress)
                                    : Exporter(std::move(source), options, progress).write(to);
     report.warnings.insert(report.warnings.begin(), notes.begin(), notes.end());
+    report.from = folder;  // adapters are merged in others
     return report;
   });
 }

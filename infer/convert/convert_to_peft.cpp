@@ -142,7 +142,7 @@ ConvertReport write_adapters(Resume source, const std::string& to, const OnProgr
   if (const std::optional<std::string> tokenizer = added_tokenizer_of(source))
     copy_carried(*tokenizer, tokenizer_files(*tokenizer), out.path());
   out.commit();
-  ConvertReport report{std::ssize(tensors), header.data_bytes(), DType::kF32, {std::string(kPeftWeightsName)},
+  ConvertReport report{std::ssize(tensors), header.data_bytes(), DType::kF32, source.folder, {std::string(kPeftWeightsName)},
                        {std::string(kPeftConfigName)}, source.notes};
   if (!reader.lock_note().empty()) report.warnings.push_back(reader.lock_note());
   if (!config.model.init_from)

@@ -1,5 +1,7 @@
 // Hugging Face's config.json -> ModelConfig, family by family. The families' defaults are those of transformers' configuration
 // classes (models/*/configuration_*.py).
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <cstdint>
@@ -11,6 +13,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/nearest_name.h"
 #include "model/config/hf_reader.h"
 #include "model/config/hf_rope.h"
 #include "model/config/model_config.h"
@@ -88,7 +91,9 @@ const FamilyTraits& family_traits(HfReader& reader) {
     if (type == to_string(traits.family)) return traits;
   if (std::find(kExpertModels.begin(), kExpertModels.end(), type) != kExpertModels.end())
     reader.refuse("model_type", "mixture-of-experts models are not supported; use a dense model");
-  reader.refuse("model_type", "must be one of gpt2, llama, qwen2, qwen3, mistral, olmo, olmo2, phi3");
+  std::vector<std::string_view> names;
+  for (const FamilyTraits& traits : kFamilies) names.push_back(to_string(traits.family));
+  reader.refuse("model_type", fmt::format("must be one of {}{}", fmt::join(names, ", "), name_hint(type, names)));
 }
 
 // architectures[0] must be a class of the family: a LlamaForCausalLM whose model_type says qwen2 is a mixed-up file.

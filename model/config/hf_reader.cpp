@@ -131,10 +131,8 @@ void HfReader::refuse_unknown_keys() const {
     }
     const std::string quoted = in_quotes(key);  // escapes what a terminal should not see
     const std::string printable = quoted.substr(1, quoted.size() - 2);
-    const std::string_view near = likely_name(key, {known_.begin(), known_.end()});
     throw ConfigError(fmt::format("{} = {}: unknown key, which may change what the model computes; remove it if it does not{}",
-                                  path(printable), value_text(&member.value),
-                                  near.empty() ? "" : fmt::format(" (did you mean {}?)", in_quotes(near))));
+                                  path(printable), value_text(&member.value), name_hint(key, {known_.begin(), known_.end()})));
   }
 }
 

@@ -131,9 +131,8 @@ std::string model_preset_json(std::string_view name, std::string_view where) {
     if (preset.name == name || preset.name == usual) return to_json(preset);
   std::string known;
   for (const Preset& preset : kPresets) known += fmt::format("{}{}", known.empty() ? "" : ", ", preset.name);
-  const std::string_view near = likely_name(name, model_preset_names());
-  throw ConfigError(fmt::format("{} = {}: no such model preset; {}known are {}", where, in_quotes(name),
-                                near.empty() ? "" : fmt::format("did you mean {}? ", in_quotes(near)), known));
+  throw ConfigError(fmt::format("{} = {}: no such model preset; known are {}{}", where, in_quotes(name), known,
+                                name_hint(name, model_preset_names())));
 }
 
 ModelConfig model_preset(std::string_view name, std::string_view where) {

@@ -163,6 +163,13 @@ Comparison compare(const std::optional<PredictedStep>& step, const std::string& 
     out.step_predicted += part.predicted, out.step_measured += part.measured;
     leave_out_absent(part.parts, *step);
   }
+  if (run.one_machine)
+    out.not_judged = "the nodes are one machine, and each takes its cores for its own";
+  else if (out.first_step_alone)
+    out.not_judged = "it was the first step alone, which also meets its memory";
+  else if (out.worked)
+    out.not_judged = fmt::format("other work had the cores: a rank worked {} of a step of {}", milliseconds(*out.worked),
+                                 milliseconds(out.step_measured));
   return out;
 }
 
@@ -173,7 +180,7 @@ std::vector<Comparison::Off> Comparison::off() const {
     list.push_back({name_of(part), milliseconds(part.predicted), milliseconds(part.measured), true});
   };
   const auto distance = [](const ComparedPart& part) { return std::abs(part.predicted - part.measured); };
-  const bool judged = predicted.has_value() && !first_step_alone && !worked;
+  const bool judged = predicted.has_value() && not_judged.empty();
   for (const ComparedPart& part : parts) {
     if (judged && distance(part) > limit) add(part);
   }
@@ -239,18 +246,13 @@ std::vector<std::string> to_lines(const Comparison& c) {
             ? fmt::format("CPU time of a step, all {:.0f} ranks, over the {:g} that work at once", c.ranks, c.ranks_at_once)
             : "a step, mean over ranks";
     lines.push_back(fmt::format("predicted by {} beside measured: {}{}", c.predicted->profile, clock,
-                                c.first_step_alone ? ", of the first step alone, which also meets its memory: times are not judged"
-                                : c.steps <= 1     ? ", of one step alone"
-                                                   : ""));
+                                c.steps <= 1 ? ", of one step alone" : ""));
   } else {
     lines.push_back("predicted beside measured, without the time of a step: " + c.why_not);
   }
   std::istringstream table(to_text(comparison_table(c)));
   for (std::string line; std::getline(table, line);) lines.push_back(line);
-  if (c.worked)
-    lines.push_back(
-        fmt::format("  other work had the cores: a rank worked {} of a step of {}; times are not judged",
-                    milliseconds(*c.worked), milliseconds(c.step_measured)));
+  if (!c.not_judged.empty()) lines.push_back(fmt::format("  {}; times are not judged", c.not_judged));
   if (c.spread)
     lines.push_back(
         fmt::format("  half of the steps took {} to {}", milliseconds(c.spread->low), milliseconds(c.spread->high)));
@@ -276,6 +278,7 @@ JsonValue to_json(const Comparison& c) {
     out.set("parts", std::move(parts));
     if (c.worked) out.set("worked_seconds", *c.worked);
     out.set("first_step_alone", c.first_step_alone);
+    if (!c.not_judged.empty()) out.set("not_judged", c.not_judged);
     if (c.spread) out.set("half_of_steps_seconds", JsonValue::Object{{"low", c.spread->low}, {"high", c.spread->high}});
     out.set("predicted_step", to_json(*c.predicted));
   } else {

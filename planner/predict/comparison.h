@@ -51,6 +51,7 @@ struct MeasuredRun {
   double steps = 0;  // of which it is the mean
   NumberRange spread;             // of those, seconds of the clock on the wall
   bool first_step_alone = false;  // there was no other: memory is met for the first time, and threads are woken
+  bool one_machine = false;       // all nodes are, each of which takes its cores for its own
   int ranks = 1;
   double ranks_at_once = 1;  // that have cores, or a GPU, to themselves
   bool on_host = true;           // what instructions take is in their times; on GPUs these are of their issue
@@ -71,12 +72,13 @@ struct Comparison {
   std::optional<PredictedStep> predicted;        // nothing: no prices; then there are no times below
   std::string why_not;                           // a sentence's end: why there is none
   double step_predicted = 0, step_measured = 0;  // seconds
-  bool first_step_alone = false;                 // then times are shown and not judged
+  bool first_step_alone = false;
+  std::string not_judged;                        // why times are shown and not judged; "": they are
   // The spread of the measured steps, where there are several and the wall clock counts.
   std::optional<NumberRange> spread;
   // The prediction lies within the middle half of the measured steps: they differ by more than it is off.
   bool among_repeats() const { return spread && step_predicted >= spread->low && step_predicted <= spread->high; }
-  // worked_beside_others() of the measured step. Where it is set, times are shown and not judged.
+  // worked_beside_others() of the measured step.
   std::optional<double> worked;
   std::vector<ComparedPart> parts;                          // empty where they are not measured; else they add up to the step
   std::optional<double> bubble_predicted, bubble_measured;  // over ideal

@@ -1,6 +1,6 @@
 #include "planner/price/cluster.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <filesystem>
@@ -16,19 +16,13 @@ constexpr std::string_view kExtension = ".json";
 
 bool is_path(std::string_view name) { return name.find('/') != name.npos || name.ends_with(kExtension); }
 
-// The names of `entries`, which have a `file`, for messages.
+// `names`: those besides `entries`, which have a `file`.
 template <class Entry>
-[[noreturn]] void refuse_name(std::string_view what, std::string_view name, const std::vector<Entry>& entries) {
-  std::vector<std::string_view> names;
-  std::string list;
-  for (const Entry& entry : entries) {
-    names.push_back(entry.file);
-    list += (list.empty() ? "" : ", ") + entry.file;
-  }
-  const auto longer = std::ranges::find_if(names, [&](std::string_view it) { return !name.empty() && it.starts_with(name); });
-  const std::string_view near = longer != names.end() ? *longer : likely_name(name, names);
-  throw ConfigError(fmt::format("{} = {}: there is no such one{}; write the path of a file, or one of {}", what, in_quotes(name),
-                                near.empty() ? "" : fmt::format(" (did you mean {}?)", near), list));
+[[noreturn]] void refuse_name(std::string_view what, std::string_view name, const std::vector<Entry>& entries,
+                              std::vector<std::string_view> names = {}) {
+  for (const Entry& entry : entries) names.push_back(entry.file);
+  throw ConfigError(fmt::format("{} = {}: there is no such one; write the path of a file, or one of {}{}", what, in_quotes(name),
+                                fmt::join(names, ", "), name_hint(name, names)));
 }
 
 GpuRates find_hardware(const PriceBook& book, const std::string& name, const std::string& path) {
@@ -66,7 +60,7 @@ Cluster cluster_from_json(const PriceBook& book, const JsonValue& value, const s
 Cluster find_cluster(const PriceBook& book, std::string_view name_or_path) {
   for (const Cluster& cluster : book.clusters)
     if (cluster.file == name_or_path) return cluster;
-  if (!is_path(name_or_path)) refuse_name("cluster", name_or_path, book.clusters);
+  if (!is_path(name_or_path)) refuse_name("cluster", name_or_path, book.clusters, {"cpu"});
   const std::string path(name_or_path);
   return cluster_from_json(book, read_json_file(path), path);
 }

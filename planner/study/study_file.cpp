@@ -3,6 +3,7 @@
 #include <filesystem>
 
 #include "core/nearest_name.h"
+#include "planner/price/cluster.h"
 #include "planner/study/study_spec.h"
 
 namespace trident {
@@ -22,6 +23,7 @@ class Reader {
     spec.settings = settings(root_);
     spec.cluster = text(root_, "cluster", false);
     if (spec.cluster.find('/') != std::string::npos || spec.cluster.ends_with(".json")) spec.cluster = beside(spec.cluster);
+    else if (!spec.cluster.empty() && spec.cluster != "cpu") check_cluster(*root_.find("cluster"));
     if (const JsonValue* scaling = root_.find("scaling")) {
       if (!scaling->is_string()) refuse(*scaling, "scaling: must be \"strong\" or \"weak\"");
       spec.scaling = parse_scaling(scaling->as_string(), at(*scaling) + "scaling");
@@ -38,6 +40,14 @@ class Reader {
  private:
   std::string at(const JsonValue& value) const { return fmt::format("{}:{}: ", file_, value.line()); }
   [[noreturn]] void refuse(const JsonValue& value, const std::string& why) const { throw ConfigError(at(value) + why); }
+
+  void check_cluster(const JsonValue& name) const {
+    try {
+      find_cluster(shipped_price_book(), name.as_string());
+    } catch (const ConfigError& error) {
+      refuse(name, error.what());
+    }
+  }
 
   void require_known(const JsonValue& object, const std::vector<std::string_view>& known) const {
     for (const JsonMember& member : object.members()) {

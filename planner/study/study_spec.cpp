@@ -14,6 +14,7 @@
 #include "planner/study/study_keys.h"
 #include "train/config/option_table.h"
 #include "train/config/rank_count.h"
+#include "train/run/stored_model.h"
 
 namespace trident {
 namespace {
@@ -92,8 +93,8 @@ std::vector<std::string> settings_of(const StudySpec& spec, std::size_t arm) {
 
 TrainConfig config_with(const StudySpec& spec, const std::vector<std::string>& settings) {
   OptionValues values = spec.given.value_or(OptionValues());
-  if (!spec.given) return load_train_config(spec.config, settings, values);
-  for (const std::string& setting : settings) values.take_setting(setting);
+  if (!spec.given) return load_train_config(spec.config, with_stored_model(spec.config, settings), values);
+  for (const std::string& setting : with_stored_model(values, settings)) values.take_setting(setting);
   return make_train_config(values);
 }
 

@@ -146,10 +146,20 @@ TEST_F(CommandLine, BadFlags) {
     return all;
   };
   expect_refusal(search, "--gpus: missing; write --gpus N");
+  expect_refusal({"plan", "search", "--config", config_, "--cluster", "h10"}, "; did you mean \"h100_sxm_ndr\"?");
+  expect_refusal({"plan", "search"}, "trident plan search: --config, --cluster are required; see trident plan search --help");
+  // A word of a closed list that is none.
+  expect_refusal({"ckpt", "shwo"}, "not an action; use ls, show, verify, diff or prune");
+  expect_refusal({"ckpt", "shwo"}, "; did you mean \"show\"?");
+  expect_refusal({"completion", "zhs"}, "; did you mean \"zsh\"?");
+  expect_refusal({"convert", "--from", "cptk", "a", "--to", "hf", "b"}, "; did you mean \"ckpt\"?");
+  expect_refusal({"convert", "--from", "ckpt", "a", "--to", "hf", "b", "--dtype", "bf61"}, "; did you mean \"bf16\"?");
   expect_refusal(searched({"--gpus", "0"}), "--gpus = 0: must be from 1 to 1048576");
   expect_refusal(searched({"--gpu", "8"}), "trident plan search: unknown argument \"--gpu\"; did you mean --gpus?");
   expect_refusal({"schema", "--x"}, "unknown argument \"--x\"");
-  expect_refusal({"data", "prepare", "--input", config_}, "--tokenizer is required");
+  expect_refusal({"data", "prepare", "--input", config_}, "--tokenizer, --output are required");
+  expect_refusal({"data", "prepare"}, "trident data prepare: --input, --tokenizer, --output are required");
+  expect_refusal({"data", "prepare", "--input", config_, "--tokenizer", "gtp2", "--output", path("o")}, "; did you mean \"gpt2\"?");
   expect_refusal({"data", "prepare", "--input", config_, "--tokenizer", "gpt2", "--output", path("o"), "--workers", "x"},
                  "--workers");
 }

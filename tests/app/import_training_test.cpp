@@ -116,6 +116,12 @@ TEST_F(ImportedRuns, EachFileTrainsOverABaseOrNamesWhatIsNotBuilt) {
   }
 }
 
+TEST_F(ImportedRuns, DataThatAreNotThereAreNamedWithTheCommandThatMakesThem) {
+  write_file(place_ / "run.sh", "accelerate launch sft.py --dataset_name chats.jsonl --max_steps 2 --learning_rate 1e-5\n");
+  expect_one_line(train({"--import", place_ / "run.sh"}, {"model.preset=llama-1m", "batch.global=2"}), 64,
+                  {"--dataset_name chats.jsonl: give token files of it: trident data prepare --chat --input chats.jsonl"});
+}
+
 TEST_F(ImportedRuns, NoFileIsLeftOut) {
   const std::vector<ImportedRun> runs = imported_runs();
   for (const auto& entry : std::filesystem::directory_iterator(kForeignFiles)) {

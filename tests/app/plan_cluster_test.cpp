@@ -174,7 +174,7 @@ TEST(PlanOnACluster, NeedsNoLargeMachine) {
 
 TEST(PlanOnACluster, RefusesWhatCannotBe) {
   expect_one_line(plan({"--cluster", "h100_sxm_nrd"}), 64,
-                  {"there is no such one (did you mean h100_sxm_ndr?)", "a100_sxm_hdr", "b200_ndr", "h200_sxm_ndr"});
+                  {"there is no such one; ", "; did you mean \"h100_sxm_ndr\"?", "a100_sxm_hdr", "b200_ndr", "h200_sxm_ndr"});
   expect_one_line(plan({"--cluster", "h100_sxm_ndr", "--gpus", "40"}), 64,
                   {"40 GPUs: not a multiple of the 16 that one replica", "tensor 4 x context 1 x pipeline 4", "ask for 32"});
   expect_one_line(plan({"--cluster", "h100_sxm_ndr", "--gpus", "8"}), 64, {"8 GPUs: one replica of the model takes 16"});

@@ -377,7 +377,8 @@ TEST(ChatSources, AreFoundInFoldersAndByName) {
             "<|im_start|>user\nu<|im_end|>\n<|im_start|>assistant\na1<|im_end|>\n<|im_start|>user\nv<|im_end|>\n<|im_start|>"
             "assistant\na2<|im_end|>\n"
             "<|im_start|>assistant\n");
-  EXPECT_TRUE(contains(error_of<DataError>([&] { text(folder.path(), ""); }), "give --template FILE, chatml or llama3"));
+  EXPECT_TRUE(contains(error_of<DataError>([&] { text(folder.path(), ""); }),
+                       "give --template chatml, --template llama3, or a file"));
   write_file(config, R"({"bos_token": {"content": "<B>"}, "eos_token": "<E>", "pad_token": null, "chat_template": [
       {"name": "tool_use", "template": "T{{ tools | length }}"},
       {"name": "default", "template": "{{ bos_token }}{{ eos_token }}{{ pad_token }}"}]})");

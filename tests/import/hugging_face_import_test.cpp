@@ -156,6 +156,8 @@ TEST(HuggingFaceImport, AScheduleIsTheOneOfItsName) {
   EXPECT_EQ(became(warm_up("constant_with_warmup"), "lr_schedule.type"), "\"constant\"");
   EXPECT_EQ(became(warm_up("constant_with_warmup"), "lr_schedule.warmup_steps"), "7");
   EXPECT_EQ(became(warm_up("inverse_sqrt"), "lr_schedule.type"), "\"inverse_sqrt\"");
+  for (const char* const type : {"linear", "cosine", "constant_with_warmup"})
+    EXPECT_NE(warm_up(type).keys.front().note.find("the rate that Trainer gives to step n + 1"), std::string::npos) << type;
   expect_refusal({{"lr_scheduler_type", "inverse_sqrt"}}, "give warmup_steps");
   expect_refusal({{"lr_scheduler_type", "polynomial"}}, "run.sh:1 --lr_scheduler_type polynomial: ");
   const Import lowest =

@@ -105,7 +105,13 @@ TEST_F(RunPages, NameTheStateOfARun) {
 }
 
 TEST_F(RunPages, DrawRunsOverEachOtherAndShowWhatDiffersFirst) {
-  const ReportPage page = run_page({read_run_folder(make_run("one", 5)), read_run_folder(make_run("two", 9, "0.2"))});
+  const std::string two = make_run("two", 9, "0.2");
+  JsonValue config = read_json_file(two + "/config.resolved.json");
+  config.set("resolved", JsonValue::Object{{"run_id", "0123"}});  // nobody sets this
+  write_file(two + "/config.resolved.json", to_json_text(config));
+  write_file(two + "/comparison.json", R"({"not_judged": "the first step met its memory"})");
+  const ReportPage page = run_page({read_run_folder(make_run("one", 5)), read_run_folder(two)});
+  EXPECT_NE(to_html(page).find("Times are not judged: the first step met its memory."), std::string::npos);
   ASSERT_EQ(loss_of(page).lines.size(), 4u);
   EXPECT_EQ(loss_of(page).lines[1].name, "two, training");
   EXPECT_NE(loss_of(page).lines[0].hue, loss_of(page).lines[1].hue);

@@ -206,6 +206,7 @@ TEST(ConfigAccepts, ASettingTakesThePlaceOfWhatFilesSayByAnotherKey) {
   const TrainConfig c = small_with({"run.epochs=2", "model.preset=gpt2-124m"});
   EXPECT_EQ(c.run.epochs, 2);
   EXPECT_EQ(c.model.preset, "gpt2-124m");
+  EXPECT_EQ(c.replaced, std::vector<std::string>{"c.json:2: run.steps has no effect, because --set run.epochs takes its place"});
   EXPECT_NE(refusal({"run.epochs=2", "run.steps=3"}).find("run.steps = 3 is given too"), std::string::npos);
   std::string text = kSmall;
   text.replace(text.find("\"preset\": \"llama-1m\""), 20, R"("model_type": "llama", "hidden_size": 64)");
@@ -213,6 +214,10 @@ TEST(ConfigAccepts, ASettingTakesThePlaceOfWhatFilesSayByAnotherKey) {
   const TrainConfig spelled =
       parse_train_config(text, "c.json", {"model.sliding_window=null", "model.preset=mistral-7b", "data.valid=corpus/valid"});
   EXPECT_EQ(spelled.model.preset, "mistral-7b");
+  EXPECT_EQ(spelled.replaced, (std::vector<std::string>{
+                                  "c.json:3: model.model_type has no effect, nor have the model's other keys there, because --set "
+                                  "model.preset takes its place",
+                                  "c.json:5: data.split has no effect, because --set data.valid takes its place"}));
   EXPECT_EQ(to_json_text(spelled.model.keys), R"({"sliding_window":null})") << "what --set says stays";
   EXPECT_EQ(spelled.data.split, std::nullopt);
 }

@@ -89,6 +89,10 @@ TEST(ConfigRefuses, UnknownValuesWithTheNearest) {
   expect_refusal({"parallel.schedule=1fb1"}, {"parallel.schedule = \"1fb1\": must be \"gpipe\"", "did you mean \"1f1b\"?"});
   expect_refusal({"parallel.zero=zero4"}, {"did you mean \"zero"});
   expect_refusal({"precision.compute=bf61"}, {"did you mean \"bf16\"?"});
+  expect_refusal({"model.model_type=lama", "model.preset=null"}, {"must be one of gpt2, llama, ", "; did you mean \"llama\"?"});
+  expect_refusal({"model.preset=lama"}, {"--set: model.preset = \"lama\": no such model preset", "; did you mean \"llama-1m\"?"});
+  expect_refusal({"loss.type=dpo", "data.samples=packed", "reference=adapter_of"},
+                 {"reference = \"adapter_of\": must be \"initial\", \"adapter_off\" or", "; did you mean \"adapter_off\"?"});
   expect_refusal({"device=GPU"}, {"device = \"GPU\": must be \"auto\", \"cpu\" or \"cuda\"; did you mean \"cuda\"?"});
   expect_refusal({"precision.master=bf16"}, {"precision.master = \"bf16\": must be \"fp32\""});
   expect_refusal({"parallel.order=tp-dp-pp"}, {"parallel.order = \"tp-dp-pp\": must be the axes tp, cp, dp, pp in any order"});

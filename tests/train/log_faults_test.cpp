@@ -257,6 +257,7 @@ TEST_F(LogFaults, TheLastLinesNameWhatIsThere) {
   std::filesystem::create_directory(folder_ / "run/comparison.json");
   std::string again = train("run", {"run.steps=8", "log.report=true"});
   EXPECT_TRUE(contains(again, "(run.log, metrics.jsonl)")) << again;
+  EXPECT_TRUE(contains(again, "result: step 8/8, 128 tokens, the last 32 in ")) << again;
   EXPECT_TRUE(contains(again, "no report.html: ")) << again;
   EXPECT_EQ(occurrences(again, "; validation loss "), 1u)
       << "of the last step, though this start made none before its first: " << again;

@@ -13,6 +13,7 @@
 #include "core/at.h"
 #include "core/json_reader.h"
 #include "model/config/model_config.h"
+#include "model/config/model_presets.h"
 #include "train/config/foreign_answers.h"
 #include "train/config/option_check.h"
 
@@ -201,7 +202,11 @@ void OptionValues::replace_same_of_files(std::string_view path) {
   for (const auto& group : kStandForOne) {
     if (std::ranges::find(group, path) == group.end()) continue;
     for (const std::string_view other : group)
-      if (other != path && !other.empty() && !origin_of_key(other).empty() && origin_of_key(other) != kSettingOrigin) forget(other);
+      if (other != path && !other.empty() && !origin_of_key(other).empty() && origin_of_key(other) != kSettingOrigin) {
+        replaced_.push_back(fmt::format("{}: {} has no effect{}, because --set {} takes its place", origin_of_key(other), other,
+                                        other == kModelType ? ", nor have the model's other keys there" : "", path));
+        forget(other);
+      }
   }
 }
 
@@ -241,6 +246,7 @@ void OptionValues::require_complete() const {
   if (at("run.steps").value.is_null() && at("run.epochs").value.is_null())
     throw ConfigError("run.steps: missing; give an integer >= 1, or run.epochs");
   const bool preset = !at("model.preset").value.is_null(), file = !at("model.hf_config").value.is_null();
+  if (preset) model_preset_json(at("model.preset").value.as_string(), at("model.preset").origin + ": model.preset");
   const bool spelled_out = model_keys_.find("model_type") != nullptr;
   if (static_cast<int>(preset) + static_cast<int>(file) + static_cast<int>(spelled_out) > 1)
     throw ConfigError(

@@ -35,6 +35,8 @@ class OptionValues {
   const std::vector<OptionValue>& values() const { return values_; }
   // Hugging Face's keys written into the model block: an object, or null where there are none.
   const JsonValue& model_keys() const { return model_keys_; }
+  // One line each: keys of files that --set said in another way: model.hf_config where --set says model.preset.
+  const std::vector<std::string>& replaced() const { return replaced_; }
   // Where each of them comes from; null where there are none.
   const JsonValue& model_origins() const { return model_origins_; }
 
@@ -67,6 +69,7 @@ class OptionValues {
   std::vector<OptionValue> values_;
   std::vector<std::string> refusals_;  // by option: why the file's value is illegal; empty where it is not
   JsonValue model_keys_, model_origins_;
+  std::vector<std::string> replaced_;
 };
 
 // "2DP x 4PP x 4TP": the short spelling of the parallel degrees.

@@ -9,6 +9,7 @@
 #include "core/counted.h"
 #include "core/file_io.h"
 #include "core/foreign_folder.h"
+#include "core/nearest_name.h"
 #include "train/config/option_check.h"
 #include "train/config/resolve_adapter.h"
 #include "train/config/resolve_model.h"
@@ -244,19 +245,15 @@ void check_stochastic_rounding(const PrecisionConfig& p) {
                          in_quotes(to_string(p.compute))));
 }
 
-}  // namespace
-
-namespace {
-
 // The keys of the folder's config.json, those in `given` in the place of its own.
 JsonValue keys_of_folder(const std::string& given_folder, const JsonValue& given) {
   const std::string folder = hub_snapshot(given_folder), path = folder + "/config.json";
   if (const std::optional<std::string> other = file_exists(path) ? std::nullopt : what_stands_at(folder))
     throw ConfigError(fmt::format("model.init_from = {}: {}", folder, *other));
   if (!file_exists(path))
-    throw ConfigError(fmt::format("model: missing, and model.init_from = {} is no Hugging Face folder, whose config.json would "
-                                  "say it; give model.preset, model.hf_config, or the keys of a Hugging Face config.json "
-                                  "(\"model_type\", ...), which a run has in the model block of its config.resolved.json",
+    throw ConfigError(fmt::format("model: missing, and model.init_from = {} is neither a Hugging Face folder nor a checkpoint, "
+                                  "which would say it; give model.preset, model.hf_config, or the keys of a Hugging Face "
+                                  "config.json (\"model_type\", ...)",
                                   folder));
   const JsonValue keys = hf_config_keys(read_json_file(path, {.blame = ExitCode::kData}), given);
   if (keys.find("model_type") == nullptr)
@@ -266,10 +263,6 @@ JsonValue keys_of_folder(const std::string& given_folder, const JsonValue& given
       throw ConfigError(fmt::format("{}: {} is no key of a model; remove it", path, in_quotes(member.key)));
   return keys;
 }
-
-}  // namespace
-
-namespace {
 
 // A pack is several samples in one: none sees, continues or predicts another.
 void keep_sequences_apart(DataConfig& data) {
@@ -307,6 +300,7 @@ std::string to_string(const ResumeFrom& from) {
 TrainConfig unvalidated_config(const OptionValues& values) {
   values.require_complete();
   TrainConfig config;
+  config.replaced = values.replaced();
   visit_members(config, [&](std::string_view path, auto& member) { read(values.at(path).value, member); });
   config.checkpoint.every_was_given = values.at("checkpoint.every").origin != OptionValue().origin;
   ModelSource& model = config.model;
@@ -385,6 +379,10 @@ void check_loss(const TrainConfig& c) {
     contradict(fmt::format("reference = \"adapter_off\": adapter.init_from = {} has a copy of {} (modules_to_save), and the "
                            "original is not in memory; set reference to \"initial\"",
                            in_quotes(*c.adapter.init_from), c.adapter.modules_to_save.front()));
+  if (c.names_reference() && c.reference.find('/') == c.reference.npos)
+    if (const std::string_view near = likely_name(c.reference, {kInitialReference, kAdapterOffReference}); !near.empty())
+      contradict(fmt::format("reference = {}: must be \"initial\", \"adapter_off\" or the path of a checkpoint or folder, with a "
+                             "/ in it; did you mean {}?", in_quotes(c.reference), in_quotes(near)));
   if (c.reference != kInitialReference && !c.model.init_from)
     contradict(
         fmt::format("reference = {}: training begins with random weights; name them by model.init_from", in_quotes(c.reference)));

@@ -263,6 +263,7 @@ struct TrainConfig {
   LogConfig log;
   CudaOptions cuda;
   DebugConfig debug;
+  std::vector<std::string> replaced;  // no key: OptionValues::replaced()
 
   // Whether the reference lies in another place than the weights that training begins with.
   bool names_reference() const { return reference != kInitialReference && reference != kAdapterOffReference; }

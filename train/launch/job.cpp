@@ -9,6 +9,7 @@
 #include <system_error>
 #include <utility>
 
+#include "core/at.h"
 #include "core/counted.h"
 #include "core/host_name.h"
 #include "parallel/communicator/launcher.h"
@@ -18,6 +19,7 @@
 #include "parallel/shared_memory/thread_world.h"
 #include "train/config/rank_count.h"
 #include "train/launch/start_up.h"
+#include "train/run/step_tracer.h"
 
 namespace trident {
 namespace {
@@ -59,6 +61,12 @@ StartWatchOptions start_watch_options(LogSink& log, const Logger& logger) {
 }
 
 int num_nodes(const ProcessWorld& world) { return 1 + *std::ranges::max_element(world.nodes()); }
+
+// Collective. Another node than that of rank 0 has its kernel: they are containers or namespaces.
+bool has_nodes_of_one_machine(ProcessWorld& world) {
+  const std::string mine = std::to_string(clock_identity()), of_rank_0 = world.broadcast(mine, 0);
+  return first_rank(world, mine == of_rank_0 && at(world.nodes(), world.rank()) != world.nodes().front()) >= 0;
+}
 
 std::string not_reported(std::string_view error) {
   return fmt::format("training is over and its metrics are written, but not all of it is reported: {}", error);
@@ -119,6 +127,7 @@ MachineFacts Job::agree_on_machine(const TrainConfig& config) {
   const StartUpFacts mine = facts_of_this_process(config, world_->node(), devices_);
   const StartUpAgreement agreement = compare_start_up(*world_, mine);
   warnings_ = agreement.warnings;
+  one_machine_ = has_nodes_of_one_machine(*world_);
   MachineFacts machine = weakest(*world_, world_->node(), mine);
   machine.description = agreement.description;
   return machine;
@@ -149,6 +158,7 @@ LaunchSite Job::site() const {
   site.world_size = world_->size();
   site.first_local = world_->local_rank();
   site.nodes = num_nodes(*world_);
+  site.one_machine = one_machine_;
   site.local_ranks = world_->local_size();
   site.reads_all = world_->local_rank() == 0;
   return site;

@@ -96,6 +96,7 @@ class Job {
   int ranks_ = 1;
   DeviceChoice devices_;
   std::vector<std::string> warnings_;  // of the machines
+  bool one_machine_ = false;           // as LaunchSite::one_machine
   std::optional<RunEnd> end_;
   // The rest is of processes.
   std::optional<StartWatch> start_watch_;  // until the lifeline watches

@@ -226,7 +226,9 @@ bool bound_by_launcher(const MachineFacts& machine) { return std::ssize(machine.
 void place_on_cores(RunInputs& inputs, const LaunchSite& place, const MachineFacts& machine) {
   const CoreShare& share = machine.core_share;
   const int local = inputs.local_ranks, threads = inputs.plan.threads_per_rank;
-  inputs.ranks_at_once = static_cast<double>(place.nodes * std::min(share.at_once(), local * threads)) / threads;
+  const int machines = place.one_machine ? 1 : place.nodes, beside = place.nodes / machines;  // nodes on a machine
+  inputs.ranks_at_once = static_cast<double>(machines * std::min(share.at_once(), beside * local * threads)) / threads;
+  inputs.one_machine = place.one_machine;
   if (!inputs.plan.config.run.pin || bound_by_launcher(machine)) return;
   inputs.first_core = first_core_here(place, machine, local, threads);
   if (inputs.first_core) return;

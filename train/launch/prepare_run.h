@@ -24,6 +24,7 @@ struct LaunchSite {
   int world_size = 0;    // 0: no launcher, the degrees say how many ranks there are
   int first_local = 0;   // this process's first rank among the ranks of its node
   int nodes = 1;
+  bool one_machine = false;  // the nodes are namespaces or containers of one, whose cores each of them sees
   int local_ranks = 0;   // of the node, which share its memory and cores; 0: all ranks
   std::vector<std::string> gpus = {};  // names of all that the run computes on, each GPU once
   bool reads_all = true; // false: another process of the node reads the tokenizer and looks at the data ahead of the run

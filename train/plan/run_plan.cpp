@@ -410,6 +410,7 @@ void add_trained_note(RunPlan& plan) {
 RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int world_size, const MachineFacts& machine) {
   RunPlan plan;
   plan.config = config;
+  plan.notes = config.replaced;
   plan.model = model;
   plan.model.tuning = resolve_tuning(config, model);
   plan.grid = ProcessGrid(degrees_of(config.parallel, world_size), config.parallel.order);

@@ -127,13 +127,23 @@ const ManifestTensor* find_tensor(const std::vector<ManifestTensor>& tensors, co
   return found == tensors.end() ? nullptr : &*found;
 }
 
-// Refuses another model's tensors; `folder`: of the checkpoint that stores them; `key` and `value`: what asks for them.
+// How a run takes the model of the weights that it begins with.
+std::string without_model(const TrainConfig& config) {
+  const char* const key = config.model.preset ? "preset" : "hf_config";
+  if (!config.model.preset && !config.model.hf_config) return "leave the model's keys out";
+  return fmt::format("leave the model out (--set model.{}=null)", key);
+}
+
+// Refuses another model's tensors; `folder`: of the checkpoint that stores them; `key` and `value`: what asks for them; `instead`:
+// than to give its model.
 void check_tensors(const std::vector<ManifestTensor>& tensors, const std::vector<ManifestTensor>& stored, const std::string& folder,
-                   std::string_view key, std::string_view value) {
+                   std::string_view key, std::string_view value, std::string_view instead = "") {
   const auto refuse_shape = [&](const std::string& name) {
     throw ConfigError(
-        fmt::format("{} = {}: {} {} in the model, and {} in the checkpoint; give the model block of its run (trident ckpt show {})",
-                    key, value, name, shape_text(find_tensor(tensors, name)), shape_text(find_tensor(stored, name)), folder));
+        fmt::format("{} = {}: {} {} in the model, and {} in the checkpoint; {}give the model block of its run (trident ckpt "
+                    "show {})",
+                    key, value, name, shape_text(find_tensor(tensors, name)), shape_text(find_tensor(stored, name)), instead,
+                    folder));
   };
   for (std::size_t t = 0; t < tensors.size(); ++t) {
     const ManifestTensor* const there = find_tensor(stored, tensors[t].name, t);
@@ -227,9 +237,9 @@ void check_initial_folder(const TrainConfig& config, const Resume& initial) {
   const std::optional<ModelDifference> difference = model_difference(model, of_folder);
   if (difference && !allows(config, "model"))
     throw ConfigError(
-        fmt::format("model.{} = {}: config.json of model.init_from = {} has {}; give that value or leave the model's "
-                    "keys out, or list \"model\" in checkpoint.allow",
-                    difference->key, difference->a, initial.folder, difference->b));
+        fmt::format("model.{} = {}: config.json of model.init_from = {} has {}; give that value, {}, or list \"model\" in "
+                    "checkpoint.allow",
+                    difference->key, difference->a, initial.folder, difference->b, without_model(config)));
 }
 
 }  // namespace
@@ -281,7 +291,8 @@ void adopt(TrainConfig& config, Resume& resume) {
 
 void check_initial_model(const TrainConfig& config, const std::vector<ManifestTensor>& tensors, const Resume& initial) {
   if (initial.hf != nullptr) return check_initial_folder(config, initial);
-  check_tensors(tensors, initial.manifest.tensors, initial.folder, "model.init_from", initial.folder);
+  check_tensors(tensors, initial.manifest.tensors, initial.folder, "model.init_from", initial.folder,
+                without_model(config) + ", or ");
   if (allows(config, "model")) return;
   const TrainConfig then = config_of(initial).config;
   bool is_same = false;

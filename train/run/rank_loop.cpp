@@ -462,6 +462,7 @@ void RankLoop::close() {
   summary_.step = updates();
   summary_.updates = new_updates();
   summary_.tokens = new_updates() * plan_.tokens_per_step();
+  summary_.run_tokens = tokens();
   summary_.replayed_bubble = replay_bubble(plan_, collect_cpu_seconds(trainer_, plan_));
   show_last_step();
   summary_.bytes_between_nodes = total_bytes_between_nodes();

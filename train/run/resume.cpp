@@ -229,8 +229,8 @@ Resume initial_at(const std::string& from, std::string_view key) {
   }
   refuse_foreign_folder(from, key);
   throw DataError(fmt::format("{} = {}: there is no checkpoint; name one, the folder of several, a run's, or a Hugging "
-                              "Face folder, which has config.json and model.safetensors",
-                              key, from));
+                              "Face folder, which has config.json and model.safetensors{}",
+                              key, from, key == "reference" ? "; or \"initial\" or \"adapter_off\"" : ""));
 }
 
 }  // namespace

@@ -31,6 +31,7 @@ struct RunInputs {
   DocumentRules documents = {};           // of the samples of all sources
   std::vector<std::int32_t> token_bytes;  // of every token's text; empty without a tokenizer, or where another process has them
   double ranks_at_once = 1;               // of all nodes together: those that have cores, or a GPU, to themselves
+  bool one_machine = false;               // several nodes are, as containers or namespaces
   double peak_flops = 0;                  // that the makers name for all GPUs together; 0: to be measured
   // Bytes of a rank's arena, by pipeline stage, as a dry run has them; of GPUs without workspaces.
   std::vector<std::int64_t> dry_arenas;

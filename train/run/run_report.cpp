@@ -312,7 +312,7 @@ std::string chat_options(const TrainConfig& config) {
     has_template = has_template || (file_exists(other) && read_json_file(other).find("chat_template") != nullptr);
   } catch (const Error&) {  // who asks for a chat is told what is wrong with it
   }
-  return has_template ? "--chat" : "--chat --template TEMPLATE";
+  return has_template ? "--chat" : "--chat --template TEMPLATE (as for the data: chatml, llama3 or a file)";
 }
 
 // generate takes that of the folder, too.
@@ -336,8 +336,11 @@ std::string next_text(const TrainConfig& config, const RunSummary& summary, cons
 
 std::vector<std::string> result_lines(const RunPlan& plan, const RunSummary& summary, const RunEnd& end) {
   const TrainConfig& config = plan.config;
-  std::string reached = fmt::format("result: step {}/{}, {} tokens in {}; training loss {}", summary.step, config.run.steps,
-                                    with_commas(summary.tokens), clock_text(summary.seconds),
+  const bool went_on = summary.tokens < summary.run_tokens;
+  std::string reached = fmt::format("result: step {}/{}, {} tokens{} in {}; training loss {}", summary.step, config.run.steps,
+                                    with_commas(summary.run_tokens),
+                                    went_on ? fmt::format(", the last {}", with_commas(summary.tokens)) : "",
+                                    clock_text(summary.seconds),
                                     loss_text(summary.first_loss, summary.last_loss, config.loss.is_dpo()));
   if (summary.last_valid)
     reached += "; validation loss " +

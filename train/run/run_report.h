@@ -22,7 +22,7 @@ struct RunSummary {
   std::optional<EvalMetrics> first_valid, last_valid;  // the first of this start, where it made one before its first step
   std::vector<std::string> files;                      // in run.dir, to be looked at
   std::int64_t updates = 0, tokens = 0;  // of this start
-  std::int64_t skipped = 0, step = 0;    // of the run
+  std::int64_t skipped = 0, step = 0, run_tokens = 0;  // of the run
   double seconds = 0;                    // of the loop
   bool out_of_time = false;              // run.max_minutes ended it
   std::array<double, kNumAxes> bytes_predicted{}, bytes_counted{};  // one step, summed over ranks

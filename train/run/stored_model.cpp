@@ -11,6 +11,8 @@
 #include "core/foreign_folder.h"
 #include "model/config/model_config.h"
 #include "train/config/option_check.h"
+#include "train/config/resolve_model.h"
+#include "train/config/stored_config.h"
 #include "train/config/train_config.h"
 
 namespace trident {
@@ -28,23 +30,26 @@ std::string model_path(const OptionValues& values) {
   return config.empty() ? text_at(values, "model.init_from") : config;
 }
 
-// The model block of the newest checkpoint; the start itself says what is wrong with one that cannot be read.
-std::optional<JsonValue> stored_model(const OptionValues& values) {
-  const std::string resume = text_at(values, "checkpoint.resume");
-  const ResumeFrom from = resume.empty() ? ResumeFrom{} : parse_resume_from(resume);
-  if (from.kind == ResumeFrom::Kind::kNever) return std::nullopt;
-  std::string folder = from.path;
-  if (folder.empty()) folder = text_at(values, "checkpoint.dir");
-  if (folder.empty()) folder = text_at(values, "run.dir") + "/ckpt";
+// The model's keys of the newest checkpoint; the start itself says what is wrong with one that cannot be read.
+std::optional<JsonValue> model_in(const std::string& folder) {
   try {
     const std::optional<std::string> newest = newest_checkpoint(checkpoint_path(folder));
-    if (!newest) return std::nullopt;
-    const Manifest manifest = open_manifest(*newest);
-    const JsonValue* const model = manifest.config.find(kModelBlock);
-    return model == nullptr ? std::nullopt : std::optional(*model);
+    return newest ? std::optional(model_keys(read_stored(open_manifest(*newest).config, *newest).config)) : std::nullopt;
   } catch (const Error&) {
     return std::nullopt;
   }
+}
+
+// The model of the checkpoint that the run would go on from, or else of the one whose weights it begins with.
+std::optional<JsonValue> stored_model(const OptionValues& values) {
+  const std::string resume = text_at(values, "checkpoint.resume");
+  const ResumeFrom from = resume.empty() ? ResumeFrom{} : parse_resume_from(resume);
+  std::string folder = from.path;
+  if (folder.empty()) folder = text_at(values, "checkpoint.dir");
+  if (folder.empty()) folder = text_at(values, "run.dir") + "/ckpt";
+  std::optional<JsonValue> model;
+  if (from.kind != ResumeFrom::Kind::kNever) model = model_in(folder);
+  return model || !text_at(values, "model.hf_config").empty() ? model : model_in(text_at(values, "model.init_from"));
 }
 
 }  // namespace
@@ -61,16 +66,15 @@ std::vector<std::string> with_stored_model(OptionValues values, const std::vecto
   const bool is_gone = folder_exists(path) ? !is_there(path + "/config.json") : !is_there(path);
   if (path.empty() || !is_gone) return settings;
   const std::optional<JsonValue> model = stored_model(values);
-  if (!model || model->find("model_type") == nullptr) return settings;
-  std::vector<std::string> with;
+  if (!model) return settings;
+  std::vector<std::string> with = settings;
+  with.emplace_back("model.hf_config=null");  // whoever gave it
   for (const JsonMember& member : model->members()) {
     if (is_informational_hf_key(member.key) && !name_here(member.key).empty()) continue;  // a setting of that name would be refused
     const std::string key = fmt::format("{}.{}", kModelBlock, member.key);
     if (find_option(key) == nullptr && find_block(key) == nullptr && values.model_keys().find(member.key) == nullptr)
       with.push_back(key + "=" + to_json_text(member.value));
   }
-  with.insert(with.end(), settings.begin(), settings.end());
-  with.emplace_back("model.hf_config=null");  // whoever gave it
   return with;
 }
 

@@ -1,4 +1,5 @@
-// The model of a run whose file or folder of Hugging Face's form is gone since it began.
+// The model of a run that no file says: its weights come from a checkpoint, or its file or folder of Hugging Face's form is gone
+// since it began.
 #pragma once
 
 #include <string>
@@ -10,7 +11,8 @@ namespace trident {
 
 // `settings` as they are while the file or folder that says the model of the configuration is there (model.hf_config, or
 // model.init_from alone). Else with the model's keys of the checkpoint that the run would go on from among them, so that the same
-// command goes on; without such a checkpoint as they are, and load_train_config() says what is gone. ConfigError as that.
+// command goes on, or those of the checkpoint in model.init_from; without such a checkpoint as they are, and load_train_config()
+// says what is gone. ConfigError as that.
 std::vector<std::string> with_stored_model(const std::string& file, const std::vector<std::string>& settings);
 // The same of what files say.
 std::vector<std::string> with_stored_model(OptionValues values, const std::vector<std::string>& settings);

@@ -172,11 +172,11 @@ TEST(ModelPresets, EveryNameIsAModelWithoutDropout) {
 
 TEST(ModelPresets, AnUnknownNameNamesOneThatIsNear) {
   EXPECT_EQ(error_of<ConfigError>([&] { model_preset("gpt2-124", "model.preset"); }),
-            "model.preset = \"gpt2-124\": no such model preset; did you mean \"gpt2-124m\"? known are gpt2-124m, gpt2-355m, "
+            "model.preset = \"gpt2-124\": no such model preset; known are gpt2-124m, gpt2-355m, "
             "gpt2-774m, gpt2-1.5b, gpt3-175b, llama-1m, llama-15m, llama-60m, llama2-7b, llama2-13b, llama2-70b, llama3-8b, "
             "llama3-70b, llama3.1-8b, llama3.1-70b, llama3.1-405b, llama3.2-1b, "
             "qwen2.5-0.5b, qwen2.5-1.5b, qwen2.5-7b, qwen3-0.6b, mistral-7b, olmo-1b, "
-            "olmo2-1b, smollm2-135m, phi3-mini");
+            "olmo2-1b, smollm2-135m, phi3-mini; did you mean \"gpt2-124m\"?");
 }
 
 TEST(ModelPresets, AnUnknownNameThatIsNearNoneNamesAll) {

@@ -200,7 +200,7 @@ TEST(Comparison, StepsThatDifferByMoreThanTheMissAreSaid) {
   const Comparison first = compare(right, "", {1000, {}}, run);
   EXPECT_TRUE(first.off().empty());
   EXPECT_FALSE(first.spread);
-  expect_parts(to_lines(first).front(), {"the first step alone"});
+  expect_parts(text_of(to_lines(first)), {"the first step alone", "; times are not judged"});
   EXPECT_DOUBLE_EQ(first.step_measured, taken);
   EXPECT_TRUE(to_json(first).find("first_step_alone")->as_bool());
 }
@@ -262,8 +262,14 @@ TEST(Comparison, WallTimeOnCoresThatOthersHaveIsSaid) {
   for (const Comparison::Off& off : c.off()) EXPECT_FALSE(off.of_time) << off.what;
   EXPECT_EQ(text_of(off_lines(c)).find("compute"), std::string::npos) << "no part is blamed for what others took";
   EXPECT_TRUE(to_json(c).find("worked_seconds"));
+  EXPECT_TRUE(to_json(c).find("not_judged"));
   for (double& seconds : run.times.cpu) seconds *= 4;
   EXPECT_FALSE(compare(step, "", {1000, {}}, run).off().empty()) << "with its cores to itself a run is judged";
+  run.one_machine = true;
+  const Comparison simulated = compare(step, "", {1000, {}}, run);
+  expect_parts(text_of(to_lines(simulated)),
+               {"the nodes are one machine, and each takes its cores for its own; times are not judged"});
+  for (const Comparison::Off& off : simulated.off()) EXPECT_FALSE(off.of_time) << off.what;
   EXPECT_EQ(compare(step, "", {1000, {}}, run).worked, std::nullopt);
 }
 

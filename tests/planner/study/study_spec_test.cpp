@@ -278,6 +278,8 @@ TEST_F(StudyFile, NamesLineAndMemberOfWhatIsWrong) {
       {R"({"study": "x"})", "config: missing"},
       {R"({"study": 3, "config": "a.json"})", "study: missing or no text"},
       {"{\"study\": \"x\",\n\"config\": \"a.json\",\n\"varry\": []}", "study.json:3: unknown key \"varry\"; did you mean vary?"},
+      {"{\"study\": \"x\",\n\"config\": \"a.json\",\n\"cluster\": \"h10\"}",
+       "study.json:3: cluster = \"h10\": there is no such one"},
       {R"({"study": "x", "config": "a.json", "gpus": 0})", "gpus: must be a whole number"},
       {R"({"study": "x", "config": "a.json", "gpus": "4"})", "gpus: must be a whole number"},
       {R"({"study": "x", "config": "a.json", "scaling": "stong"})", "must be strong"},
