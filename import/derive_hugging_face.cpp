@@ -152,6 +152,7 @@ void take_stage_defaults(Facts& facts, const std::set<ForeignSystem>& systems) {
   if (systems.contains(kSwift) && systems.contains(kMegatron))  // megatron sft
     for (const auto& [name, value] : {std::pair<std::string_view, JsonValue>{"adapter.type", {}},
                                       {"parallel.zero", "zero1"},
+                                      {"batch.global", 16},
                                       {"recompute.policy", "selective"},
                                       {"log.every", 5}})
       facts.take(name, of_default(kSwift, value));
@@ -165,7 +166,9 @@ void take_stage_defaults(Facts& facts, const std::set<ForeignSystem>& systems) {
 
 void derive_hugging_face(Facts& facts, const std::set<ForeignSystem>& systems) {
   const Stage stage = stage_of(facts);
-  if (systems.contains(kSwift) && !facts.is_given("@accumulation") && !facts.is_given("batch.global")) {
+  if (systems.contains(kMegatron)) {
+    facts.erase("@accumulation");  // megatron sft counts all ranks' sequences
+  } else if (systems.contains(kSwift) && !facts.is_given("@accumulation") && !facts.is_given("batch.global")) {
     derive_ranks(facts);
     for (const std::string_view name : {"batch.micro", "@ranks"})
       if (facts.is_open(name)) facts.set("@accumulation", facts.find(name)->value, {name});

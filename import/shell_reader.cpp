@@ -20,7 +20,7 @@ class Reader : WordReader {
       : WordReader(script, std::move(text)), before_(std::move(before)) {}
   void read(int runs) {
     const Level level(script_, here());
-    blocks_.push_back({"", here(), runs_ = runs, runs});
+    blocks_.push_back({"", here(), runs_ = runs, runs, script_.folder});
     while (!at_end()) step();
     keep_files();
     if (blocks_.size() > 1) script_.fail(blocks_.back().begin, fmt::format("nothing closes this \"{}\"", blocks_.back().kind));
@@ -33,6 +33,7 @@ class Reader : WordReader {
     int begin;
     int base;  // runs of its commands
     int rest;  // runs of the branches to come
+    std::optional<std::string> folder;  // when it began
     bool at_pattern = false;
     Text subject = {};  // of a case
   };
@@ -88,28 +89,32 @@ class Reader : WordReader {
     const std::string where = bytes_of(scanned_word());
     if (is_document) here_documents_.push_back({where, pos_ - from != where.size(), has_tabs});
     if (!is_output) return true;
-    const std::string file = std::filesystem::path(where).lexically_normal().string();
-    lose(is_standard ? std::exchange(output_, file) : file);
+    lose(is_standard ? std::exchange(output_, where) : where);
     if (is_standard) appends_ = appends;
     return true;
   }
+  static std::string file_name(const std::string& path) { return std::filesystem::path(path).lexically_normal().string(); }
   // Another command changes the file, or this one writes elsewhere.
-  void lose(const std::string& file) {
-    if (runs_ == kNever || file.empty()) return;
-    script_.files.erase(file);
+  void lose(const std::string& path) {
+    if (runs_ == kNever || path.empty()) return;
+    const std::string file = file_name(path);
+    script_.files[file] = {"", line_of(std::max<std::size_t>(pos_, 1) - 1)};
     for (HereDocument& document : here_documents_)
       if (document.file == file) document.file.clear();
   }
   // Keeps the texts that were written into files before here.
   void keep_files() {
     for (HereDocument& document : std::exchange(written_, {})) {
-      if (document.runs == kNever || (document.appends && !script_.files.contains(document.file))) continue;
-      if (document.runs != 0 || !document.appends) script_.files.erase(document.file);
-      if (document.runs != 0) continue;
+      if (document.runs == kNever) continue;
+      const int line = line_of(std::max<std::size_t>(pos_, 1) - 1);
+      ShellFile& file = script_.files.try_emplace(document.file, ShellFile{"", line}).first->second;
+      if (document.runs != 0) file = {"", line};
+      else if (!document.appends) file = {};
+      if (file.changed != 0) continue;
       Fields content{false};
       if (document.is_quoted) content.put_value(document.text, true);
       else Reader(script_, std::move(document.text)).scan(content, Stop::kEnd, true);
-      script_.files[document.file] += bytes_of(content.take_one());
+      file.text += bytes_of(content.take_one());
     }
   }
 
@@ -145,11 +150,12 @@ class Reader : WordReader {
   }
   void open(std::string_view kind, int runs, std::size_t bytes) {
     if (blocks_.size() > kMaxForeignDepth) script_.fail(here(), "more than 64 levels; give import the command alone");
-    blocks_.push_back({kind, here(), runs_ = runs, runs});
+    blocks_.push_back({kind, here(), runs_ = runs, runs, script_.folder});
     pos_ += bytes;
   }
   void close(std::string_view kind, std::size_t bytes) {
     if (blocks_.size() == 1 || blocks_.back().kind != kind) fail_alone();
+    if (kind == "(") script_.folder = std::move(blocks_.back().folder);  // a shell of its own
     blocks_.pop_back();
     pos_ += bytes;
     outcome_ = Outcome::kPresumed;
@@ -254,7 +260,7 @@ class Reader : WordReader {
     if (pos_ == begin) fail_alone();
     if (first_word() == "cat" && words.size() == 1 && here_documents_.size() > documents) {
       HereDocument& document = here_documents_.back();
-      document.file = std::exchange(output_, {}), document.appends = appends_, document.runs = runs_;
+      document.file = file_name(std::exchange(output_, {})), document.appends = appends_, document.runs = runs_;
     }
     lose(std::exchange(output_, {}));
     const bool has_parentheses = !words.empty() && words.size() <= 2 && takes("(");
@@ -272,8 +278,12 @@ class Reader : WordReader {
   }
   void emit(const std::vector<Text>& words, const Variables& given, int begin) {
     const std::string name = bytes_of(words[0]);
-    ShellCommand command{before_, {}, script_.reasons[static_cast<std::size_t>(runs_)]};
+    ShellCommand command{before_, {}, script_.reasons[static_cast<std::size_t>(runs_)], script_.folder.value_or("")};
     if (name == "eval") return nested({words.begin() + 1, words.end()}, {}, begin);
+    const bool is_folder_known = runs_ == 0 && words.size() == 2 && why_of(words[1]) == 0;
+    if (is_listed(name, "cd pushd popd"))
+      script_.folder = is_folder_known ? script_.folder_at(bytes_of(words[1])) : std::nullopt;
+    lose_changed(name, words);
     if (name == "unset") forget(words);
     if (name == "set" && words.size() > 1 && bytes_of(words[1]) == "--") set_arguments({words.begin() + 2, words.end()}, begin);
     if (name == "shift") shift(words, begin);
@@ -297,6 +307,21 @@ class Reader : WordReader {
     for (const std::vector<ShellWord>* const all : {&command.words, &command.settings})
       for (const ShellWord& word : *all) script_.spend(word.text.size() + sizeof(ShellWord), begin);
     script_.commands.push_back(std::move(command));
+  }
+  // Loses the files that a command changes: all that it names, but those that are copied.
+  void lose_changed(std::string_view name, const std::vector<Text>& words) {
+    const bool copies = is_listed(name, "cp ln install rsync"), edits = is_listed(name, "sed perl yq");
+    const auto in_place = [](const Text& word) {
+      const std::string text = bytes_of(word);
+      return text.starts_with("--in-place") || (text.size() > 1 && text[0] == '-' && text[1] != '-' && text.find('i') != text.npos);
+    };
+    if (!copies && !is_listed(name, "mv tee rm truncate patch ed") && !(edits && std::ranges::any_of(words, in_place))) return;
+    const std::string last = bytes_of(words.back());
+    for (std::size_t i = 1; i < words.size(); ++i) {
+      const std::string file = bytes_of(words[i]);
+      if (!copies || i + 1 == words.size()) lose(file);
+      if ((copies || name == "mv") && i + 1 < words.size()) lose(last + '/' + file.substr(file.rfind('/') + 1));
+    }
   }
   void set_arguments(const std::vector<Text>& items, int begin) {
     std::size_t bytes = items.size();
@@ -332,7 +357,10 @@ class Reader : WordReader {
       text.insert(text.end(), word.begin(), word.end());
     }
     script_.spend(text.size() * 2, begin);
+    const std::optional<std::string> folder = script_.folder;
+    const bool is_own = !before.empty();
     if (!text.empty()) Reader(script_, std::move(text), std::move(before)).read(runs_);
+    if (is_own) script_.folder = folder;
   }
 
   // ---- tests

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -107,6 +108,31 @@ TEST(ShellReader, WhatWouldBeExecutedHasNoValue) {
   EXPECT_EQ(words_in("A=$(x 'a)' \"$(y ')')\" \\) )\nB=1\nrun $B"), "run|1");
 }
 
+TEST(ShellReader, PathsOfTheScriptAndOfItsFolderAreKnown) {
+  const auto words = [](std::string_view script) {
+    std::string all;
+    const std::vector<ShellCommand> commands = read_shell(script, "a/b/run.sh");
+    for (const ShellWord& word : commands.back().words) all += (all.empty() ? "" : "|") + word.text;
+    return all;
+  };
+  EXPECT_EQ(words("run $0 ${BASH_SOURCE} \"${BASH_SOURCE[0]}\""), "run|a/b/run.sh|a/b/run.sh|a/b/run.sh");
+  EXPECT_EQ(words("D=$(dirname \"$0\")\nrun $D/z.yaml `dirname $0`/y $(dirname -- \"${BASH_SOURCE[0]}\")"),
+            "run|a/b/z.yaml|a/b/y|a/b");
+  EXPECT_EQ(words("run $(dirname x) $(dirname /x/)"), "run|.|/");
+  EXPECT_EQ(words("run $(basename $0 .sh) $(basename /c/d/) $(basename $(dirname $0))"), "run|run|d|b");
+  const std::string here = std::filesystem::current_path().string();
+  EXPECT_EQ(words("D=\"$( cd -- \"$(dirname \"${BASH_SOURCE[0]}\")/..\" &> /dev/null && pwd )\"\nrun $D"), "run|" + here + "/a");
+  EXPECT_EQ(words("cd \"$(dirname $0)\" || exit\nrun $PWD $(pwd)/c $(realpath ../d)"),
+            "run|" + here + "/a/b|" + here + "/a/b/c|" + here + "/a/d");
+  EXPECT_EQ(words("(cd a)\nbash -c 'cd /c'\ncd /b/c; cd ..; run $PWD `pwd -P`"), "run|/b|/b");
+  for (const char* const open : {"$(dirname $X)", "$(basename $(x))", "$(pwd | x)", "$(cd x && ls)", "$(realpath --x=a b)"})
+    EXPECT_EQ(words_in(fmt::format("run {}", open)), "run|??") << open;
+  EXPECT_EQ(words_in("cd $X\nrun $PWD $(pwd) $(realpath x) $(dirname x/y)"), "cd|??\nrun|??|??|??|x");
+  EXPECT_EQ(words_in("if [ -d x ]; then cd x; fi\nrun $PWD"), "cd|x ?\nrun|??");
+  EXPECT_TRUE(read_shell("run $0", "-")[0].words[1].unknown.ends_with("\"$0\" is known where the script runs"));
+  EXPECT_EQ(read_shell("\nrun $0", "run.sh")[0].words[1].line, 2);
+}
+
 TEST(ShellReader, SetGivesTheScriptItsArguments) {
   EXPECT_EQ(words_in("set -- dsw 7B 'a b'\nrun $1 \"$3\" $# \"$@\" $4 x"), "set|--|dsw|7B|a b\nrun|dsw|a b|3|dsw|7B|a b|x");
   EXPECT_EQ(words_in("set -- a b c\nshift\nN=$1; shift; run $N $1 ${2:-d} $#"), "set|--|a|b|c\nshift\nshift\nrun|b|c|d|1");
@@ -119,7 +145,7 @@ TEST(ShellReader, TextsThatCatWritesIntoFilesAreKept) {
     ShellFiles files;
     read_shell(script, "run.sh", {}, {}, &files);
     std::string all;
-    for (const auto& [name, text] : files) all += fmt::format("{}: {}", name, text);
+    for (const auto& [name, file] : files) all += file.changed == 0 ? fmt::format("{}: {}", name, file.text) : "";
     return all;
   };
   EXPECT_EQ(written("N=2\ncat <<EOT > d/ds.$N.json\n{\"stage\": $N, \"a\": \"\\$N\"}\nEOT\nrun"),
@@ -138,16 +164,19 @@ TEST(ShellReader, FilesThatOtherCommandsChangeAreNotKept) {
   const auto written = [](std::string_view then) {
     ShellFiles files;
     read_shell(fmt::format("cat <<E > ./x\n1\nE\n{}", then), "run.sh", {}, {}, &files);
-    return files.contains("x") ? files["x"] : "lost";
+    return files["x"].changed == 0 ? files["x"].text : "lost";
   };
   EXPECT_EQ(written("cat <<E >> d/../x\n2\nE\n"), "1\n2\n");
   EXPECT_EQ(written("cat <<E > x 2>/dev/null\n2\nE\n"), "2\n") << "errors go elsewhere";
   EXPECT_EQ(written("cat <<E 2> x 1> y\n2\nE\n"), "lost");
   for (const char* const change : {"echo 2 > x", "echo 2 >> ./x", "run &> x", "run 2>> x", "{ echo 2; } >> x", "[ -f y ] > x",
                                    "[ -f y ] && echo 2 > x", "[ -f y ] && cat <<E >> x\n2\nE\n", "cat a <<E >> x\n2\nE\n",
-                                   "cat <<E >> x; echo 3 > x\n2\nE\n", "> x"})
+                                   "cat <<E >> x; echo 3 > x\n2\nE\n", "> x", "sed -i s/1/2/ x",
+                                   "sed -e s/1/2/ --in-place=.bak ./x", "perl -pi -e s/1/2/ x", "cp y x", "mv y d/../x", "rm x",
+                                   "cp d/x .", "echo 2 | tee x", "tee -a x < y", "[ -f y ] && sed -i s/1/2/ x"})
     EXPECT_EQ(written(change), "lost") << change;
-  for (const char* const same : {"run < x > y", "[ a = b ] && echo 2 > x", "if [ a = b ]; then { run; } > x; fi", "run 2>&1"})
+  for (const char* const same : {"run < x > y", "sed s/1/2/ x", "cp x y", "cat x | tee y", "run 2>&1",
+                                 "[ a = b ] && echo 2 > x", "if [ a = b ]; then { run; } > x; fi"})
     EXPECT_EQ(written(same), "1\n") << same;
 }
 
@@ -240,7 +269,7 @@ TEST(ShellReader, WhatDoesNotCloseIsRefusedByItsPlace) {
   EXPECT_EQ(refused_shell("a ${b"), "run.sh:1:5: nothing closes this brace");
   EXPECT_EQ(refused_shell("A=(b\nc"), "run.sh:1:1: nothing closes this parenthesis");
   EXPECT_EQ(refused_shell("if a; then b"), "run.sh:1:1: nothing closes this \"if\"");
-  EXPECT_EQ(refused_shell("a\nfi"), "run.sh:2:1: \"f\" stands here alone; correct the script");
+  EXPECT_EQ(refused_shell("a\nfi"), "run.sh:2:1: \"fi\" stands here alone; correct the script");
   EXPECT_EQ(refused_shell("((1)"), "run.sh:1:1: nothing closes this \"(\"");
   EXPECT_EQ(refused_shell("f ("), "run.sh:1:3: \"(\" stands here alone; correct the script");
   EXPECT_EQ(refused_shell("[[ a"), "run.sh:1:1: no \"]]\" closes this");
