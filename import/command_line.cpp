@@ -58,7 +58,7 @@ std::optional<ForeignSystem> program_system(std::string_view program) {
 }
 
 constexpr std::string_view kOtherModels =  // parts of the names of Megatron-LM's programs
-    "bert t5 ict retro realm orqa biencoder vision vlm dino inpaint classify multimodal mamba hybrid";
+    "bert t5 ict retro realm orqa biencoder vision vlm dino inpaint classify multimodal mamba hybrid prefix";
 constexpr std::string_view kClis = "swift megatron trl axolotl llamafactory-cli";  // they take an action first
 
 // Words that begin a part of a command.
@@ -209,7 +209,8 @@ class Command {
     for (std::string_view rest = name; system == ForeignSystem::kMegatron && !rest.empty();) {
       const std::string_view part = rest.substr(0, rest.find_first_of("_-."));
       if (is_listed(part, kOtherModels))
-        fail(program, fmt::format("{} trains another model than a decoder of text", in_quotes(name)));
+        fail(program, fmt::format("{} trains another model than a decoder of text; give a command of pretrain_gpt.py",
+                                  in_quotes(name)));
       rest.remove_prefix(std::min(rest.size(), part.size() + 1));
     }
     // Tables that have such a row say whose defaults count by it.

@@ -123,6 +123,8 @@ void derive_validation(Facts& facts, const std::set<ForeignSystem>& systems) {
   else if (share > 0)
     facts.set("data.split", fmt::format("{},{}", decimal(100 - 100 * share), decimal(100 * share)), {"@valid_share"});
   if (!systems.contains(kSwift) && !systems.contains(kAxolotl)) return;
+  for (const auto& [strategy, steps] : {std::pair{"@save_strategy", "@save_steps"}, {"@eval_strategy", "@eval_steps"}})
+    if (systems.contains(kAxolotl) && facts.is_given(steps)) facts.set(strategy, "steps", {steps});
   if (share == 0 && facts.find("@valid_data") == nullptr) {
     for (const char* const name : {"eval.every", "@eval_steps"}) facts.erase(name);
     facts.set("@eval_strategy", of_default(kHuggingFace, "no", ": there is nothing to evaluate on"));

@@ -167,7 +167,7 @@ class Inputs {
   // once, whatever its names.
   const Known& read(const std::string& file, const ForeignLeaf* by, std::optional<ForeignSystem> system, std::string_view prefix) {
     const auto written = written_.find(written_name(file));
-    const bool is_written = by != nullptr && written != written_.end() && written->second.changed == 0;
+    const bool is_written = by != nullptr && written != written_.end() && written->second.unknown.empty();
     const std::string identity = file == "-"  ? file
                                  : is_written ? written->first
                                               : std::filesystem::weakly_canonical(file).string();
@@ -310,9 +310,8 @@ class Inputs {
       refuse_at(leaf.file, leaf.line, leaf.column, fmt::format("{} names {}, {}", in_quotes(leaf.key), in_quotes(name), why));
     };
     if (const auto written = written_.find(written_name(name)); written != written_.end()) {
-      if (written->second.changed == 0) return name;
-      refuse(fmt::format("which line {} changes, and nothing is executed; make the file, and give import the command alone",
-                         written->second.changed));
+      if (written->second.unknown.empty()) return name;
+      refuse(fmt::format("which the script writes: {}; make the file, and give import the command alone", written->second.unknown));
     }
     const fs::path folder = leaf.file == "-" ? "" : fs::path(leaf.file).parent_path();
     const auto script = folders_.find(leaf.file);

@@ -27,7 +27,7 @@ struct ShellCommand {
 // A file that the script writes, by its name without "." and "..": by `cat <<END > FILE`, or by what is not followed.
 struct ShellFile {
   std::string text;
-  int changed = 0;  // line of the redirection or command that changes it as nobody knows; 0: `text` is all of it
+  std::string unknown = {};  // why nobody knows what is in it; "": `text` is all of it
 };
 using ShellFiles = std::map<std::string, ShellFile, std::less<>>;
 

@@ -124,6 +124,34 @@ std::string path_said(const Script& script, const std::vector<std::string>& word
   return last.ends_with(end) && last != end ? last.substr(0, last.size() - end.size()) : last;
 }
 
+std::vector<std::string> changed_by(const std::vector<std::string>& words) {
+  const bool copies = is_listed(words[0], "cp ln install rsync"), moves = words[0] == "mv";
+  const auto in_place = [](const std::string& word) {
+    return word.starts_with("--in-place") || (word.starts_with('-') && !word.starts_with("--") && has(word, 'i'));
+  };
+  const bool edits = is_listed(words[0], "sed perl yq") && std::ranges::any_of(words, in_place);
+  std::vector<std::string> files;
+  if (!copies && !moves && !edits && !is_listed(words[0], "tee rm truncate patch ed")) return files;
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    const bool is_last = i + 1 == words.size();
+    if (!copies || is_last) files.push_back(words[i]);
+    if ((copies || moves) && !is_last) files.push_back(words.back() + '/' + words[i].substr(words[i].rfind('/') + 1));
+  }
+  return files;
+}
+
+std::vector<std::string> assigned_in(std::string_view sum) {
+  bool assigns = sum.find("++") != sum.npos || sum.find("--") != sum.npos;
+  for (std::size_t i = sum.find('='); i != sum.npos; i = sum.find('=', i + 1))
+    assigns |= !has("=<>!", sum[i - 1]) && sum[i + 1] != '=';
+  std::vector<std::string> names;
+  for (std::size_t end = 0, i = 0; assigns && i < sum.size(); i = end + 1) {
+    for (end = i; end < sum.size() && is_name(sum[end]);) ++end;
+    if (end > i && !is_digit(sum[i])) names.emplace_back(sum.substr(i, end - i));
+  }
+  return names;
+}
+
 bool has_quoted_sign(const Text& word) {
   char quote = 0;
   for (std::size_t i = 0; i < word.size(); ++i) {

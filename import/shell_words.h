@@ -59,6 +59,10 @@ Outcome match_of(const Text& text, const Text& pattern);
 struct Script;
 // Returns what dirname, basename, realpath, readlink, pwd, or cd and pwd with these words say; "": other commands.
 std::string path_said(const Script& script, const std::vector<std::string>& words);
+// Returns the files that a command with these words changes: all that it names, but those that are copied.
+std::vector<std::string> changed_by(const std::vector<std::string>& words);
+// Returns the variables in ((N += 1)); none where nothing is assigned.
+std::vector<std::string> assigned_in(std::string_view sum);
 // Whether * or ? stands in quotes or after a backslash, where it is a letter and no sign of a pattern.
 bool has_quoted_sign(const Text& word);
 
@@ -245,6 +249,24 @@ class Cursor {
 };
 
 constexpr int kNever = -1;  // in the place of a doubt: commands do not run
+
+// An open block of a script. Runs are as WordReader's runs_.
+struct Block {
+  std::string_view kind;
+  int begin;
+  int base;  // runs of its commands
+  int rest;  // runs of the branches to come
+  std::optional<std::string> folder = {};  // when "(" began a shell of its own
+  Variables variables = {};
+  // A loop that is followed goes back there, its commands run as `passes` says, and `for` has these items left.
+  std::size_t again = std::string::npos;
+  int passes = 0;
+  bool is_until = false;
+  std::string name = {};
+  std::vector<Text> items = {};
+  bool at_pattern = false;
+  Text subject = {};  // of a case
+};
 
 // Reads words, in which variables, integers and quotes are replaced.
 class WordReader : protected Cursor {

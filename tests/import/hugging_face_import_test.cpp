@@ -281,6 +281,13 @@ TEST(HuggingFaceImport, ProgramsBesideTrainerHaveTheirOwnDefaults) {
   EXPECT_EQ(became(imported(S::kLlamaFactory, {{"stage", "dpo"}, {"pref_beta", 0.3}}), "loss.beta"), "0.3");
 }
 
+TEST(HuggingFaceImport, AxolotlsStepsMayBeAShareOfAll) {
+  const Import import = imported(
+      S::kAxolotl, {{"max_steps", 1000}, {"eval_steps", 0.05}, {"save_steps", 200}, {"val_set_size", 0.1}});
+  EXPECT_EQ(became(import, "eval.every") + ' ' + became(import, "checkpoint.every"), "50 200");
+  EXPECT_EQ(became(imported(S::kAxolotl, {{"eval_steps", 20}}), "eval.every"), "0") << "there is nothing to evaluate on";
+}
+
 TEST(HuggingFaceImport, MegatronOfSwiftHasItsOwnDefaults) {
   const Import import = import_leaves({{S::kLauncher, "run.sh", 1, 1, "--nproc_per_node", "8"},
                                        {S::kSwift, "run.sh", 2, 1, "program", "megatron sft"},
