@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <numeric>
 #include <ostream>
 
@@ -83,6 +84,31 @@ std::string verdicts_text(const Import& import) {
   return on_lines(text);
 }
 
+// Keys that a price depends on, or a run, and that nobody says, with the settings that give them.
+std::vector<std::pair<std::string_view, std::string_view>> missing_of(const OptionValues& values, bool for_a_run) {
+  std::vector<std::pair<std::string_view, std::string_view>> missing;
+  const auto has_one = [&](std::initializer_list<const char*> paths) {
+    return std::ranges::any_of(paths, [&](const char* path) { return !values.at(path).value.is_null(); });
+  };
+  if (!has_one({"batch.global"})) missing.emplace_back("batch.global", "batch.global=N");
+  if (!has_one({"batch.sequence"})) missing.emplace_back("batch.sequence", "batch.sequence=N");
+  if (!has_one({"model.preset", "model.hf_config", "model.init_from"}) && values.model_keys().is_null())
+    missing.emplace_back("model", "model.preset=NAME (or --set model.init_from=FOLDER)");
+  if (!for_a_run) return missing;
+  if (!has_one({"run.steps", "run.epochs"})) missing.emplace_back("run.steps", "run.steps=N (or --set run.epochs=N)");
+  if (!has_one({"data.train"})) missing.emplace_back("data.train", "data.train=PREFIX, files that trident data prepare writes");
+  return missing;
+}
+
+std::string missing_text(const Import& import, OptionValues values) {
+  for (const ImportedValue& it : import.values)
+    if (it.unknown.empty()) values.take_import(it.path, it.value, it.origin, it.is_default);
+  const auto missing = missing_of(values, true);
+  std::string text;
+  for (const auto& [key, setting] : missing) text += fmt::format("  {}: --set {}\n", key, setting);
+  return missing.empty() ? "" : on_lines(fmt::format("still missing for trident train --import ({})\n{}", missing.size(), text));
+}
+
 void refuse_reserved(const Import& import) {
   std::string names, settings;
   for (const ImportedKey& key : import.keys)
@@ -150,16 +176,10 @@ std::string prices_text(const StudyResult& result) {
 // Names all that a price depends on and nobody says, at once: require_complete() names the first.
 void refuse_missing(const OptionValues& values) {
   std::string missing, settings;
-  const auto miss = [&](std::string_view key, std::string_view setting) {
+  for (const auto& [key, setting] : missing_of(values, false)) {
     missing += fmt::format("{}{}", missing.empty() ? "" : ", ", key);
     settings += fmt::format(" --set {}", setting);
-  };
-  for (const char* const path : {"batch.global", "batch.sequence"})
-    if (values.at(path).value.is_null()) miss(path, fmt::format("{}=N", path));
-  const bool any_model = std::ranges::any_of(std::array{"model.preset", "model.hf_config", "model.init_from"},
-                                             [&](const char* path) { return !values.at(path).value.is_null(); });
-  if (!any_model && values.model_keys().is_null())
-    miss("model", "model.preset=NAME (or --set model.init_from=FOLDER)");
+  }
   if (missing.empty()) return;
   if (values.at("batch.micro").origin == OptionValue().origin) settings += " --set batch.micro=N (else 1)";
   throw ConfigError(
@@ -263,7 +283,7 @@ void import_command(const Arguments& arguments, const CommandContext& context) {
     return;
   }
   const bool table_alone = !flags.output.empty() && !prices;
-  (table_alone ? context.out : context.err) << verdicts_text(import);
+  (table_alone ? context.out : context.err) << verdicts_text(import) << missing_text(import, base);
   if (prices) context.out << on_lines(prices_text(*prices));
   else if (!table_alone) context.out << config_text(import);
 }

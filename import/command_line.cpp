@@ -57,6 +57,8 @@ std::optional<ForeignSystem> program_system(std::string_view program) {
   return std::nullopt;
 }
 
+constexpr std::string_view kOtherModels =  // parts of the names of Megatron-LM's programs
+    "bert t5 ict retro realm orqa biencoder vision vlm dino inpaint classify multimodal mamba hybrid prefix";
 constexpr std::string_view kClis = "swift megatron trl axolotl llamafactory-cli";  // they take an action first
 
 // Words that begin a part of a command.
@@ -135,6 +137,7 @@ class Command {
                                                                                          : Starter::kProgram;
     }
     has_launcher_ = !launchers.empty();
+    starts_training_ = has_launcher_ && launchers.back().kind != Starter::kOuter;  // mpirun and srun start any program
     for (const Launcher& launcher : launchers) take_launcher(launcher, launcher.kind < launchers.back().kind);
     if (python != nullptr && !has_launcher_) add(ForeignSystem::kLauncher, *python, "python", true);
     take_batch(has_launcher_ && launchers.back().kind == Starter::kOuter);
@@ -198,12 +201,19 @@ class Command {
     else if (name.starts_with("pretrain_") || has_flag("micro_batch_size tensor_model_parallel_size num_layers train_iters"))
       system = ForeignSystem::kMegatron;
     else if (has_file) system = ForeignSystem::kOthers;
-    else if (!has_launcher_ && action.empty() &&
+    else if (!starts_training_ && action.empty() &&
              !has_flag("model_name_or_path learning_rate per_device_train_batch_size output_dir deepspeed deepspeed_config config"))
       return false;
     if (is_titan && has_flag("module config") && !has_flag("job.config_file"))
       fail(program, "torchtitan's configuration is a Python program since 0.3; print the Config as JSON there and import that");
     system = forced_.value_or(system);
+    for (std::string_view rest = name; system == ForeignSystem::kMegatron && !rest.empty();) {
+      const std::string_view part = rest.substr(0, rest.find_first_of("_-."));
+      if (is_listed(part, kOtherModels))
+        fail(program, fmt::format("{} trains another model than a decoder of text; give a command of pretrain_gpt.py",
+                                  in_quotes(name)));
+      rest.remove_prefix(std::min(rest.size(), part.size() + 1));
+    }
     // Tables that have such a row say whose defaults count by it.
     const std::string words = action.empty() ? program.text : fmt::format("{} {}", name, action);
     if (find_foreign_key(system, "program", words) != nullptr) add(system, program, "program", words);
@@ -266,7 +276,8 @@ class Command {
     const auto row_of = [&](ForeignSystem one) { return find_foreign_key(one, flag_name(key), ""); };
     if (passes_on_ && (system == ForeignSystem::kHuggingFace || system == ForeignSystem::kSwift)) {
       const ForeignKey *const own = row_of(system), *const other = foreign_tables().find_key(*passes_on_, flag_name(key));
-      const bool is_own = own != nullptr && (own->verdict != Verdict::kRefused || *passes_on_ != ForeignSystem::kMegatron);
+      const bool is_own = own != nullptr && (own->verdict != Verdict::kRefused || *passes_on_ != ForeignSystem::kMegatron ||
+                                             flag_name(key) == "loss_scale");  // a name of weights there, no number
       if (!is_own && other != nullptr) system = *passes_on_;
     }
     if (unknown != nullptr) {  // the user gives one value later; other words may be flags
@@ -290,7 +301,7 @@ class Command {
   std::optional<ForeignSystem> forced_;
   std::span<const ForeignLeaf> batch_;
   std::vector<ForeignLeaf> leaves_;
-  bool has_launcher_ = false;
+  bool has_launcher_ = false, starts_training_ = false;
   std::optional<ForeignSystem> passes_on_;  // whose the flags are that are not its own
 };
 

@@ -1,3 +1,4 @@
+#include <optional>
 #include <string_view>
 
 #include "import/facts.h"
@@ -51,6 +52,8 @@ void derive_precision(Facts& facts) {
     facts.set("precision.compute", "fp32", {"@mixed_precision"});
   if (const Fact* const fp8 = facts.find("precision.fp8"))
     facts.take("precision.compute", {"bf16", fp8->origin, Weight::kFallback});
+  if (const std::optional<Fact> flag = facts.find("@json") == nullptr ? std::nullopt : facts.pull("precision.loss_scale"))
+    facts.remark(*flag, "DeepSpeed's file counts in its place, and finds the scale while training where it says none");
   if (facts.is("precision.compute", "fp16") && facts.find("@loss_scale") != nullptr)
     facts.take("precision.loss_scale", *facts.find("@loss_scale"));
   else

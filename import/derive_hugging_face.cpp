@@ -132,6 +132,8 @@ void derive_validation(Facts& facts, const std::set<ForeignSystem>& systems) {
   else if (share > 0)
     facts.set("data.split", fmt::format("{},{}", decimal(100 - 100 * share), decimal(100 * share)), {"@valid_share"});
   if (!systems.contains(kSwift) && !systems.contains(kAxolotl)) return;
+  for (const auto& [strategy, steps] : {std::pair{"@save_strategy", "@save_steps"}, {"@eval_strategy", "@eval_steps"}})
+    if (systems.contains(kAxolotl) && facts.is_given(steps)) facts.set(strategy, "steps", {steps});
   if (share == 0 && facts.find("@valid_data") == nullptr) {
     for (const char* const name : {"eval.every", "@eval_steps"}) facts.erase(name);
     facts.set("@eval_strategy", of_default(kHuggingFace, "no", ": there is nothing to evaluate on"));
@@ -161,6 +163,7 @@ void take_stage_defaults(Facts& facts, const std::set<ForeignSystem>& systems) {
   if (systems.contains(kSwift) && systems.contains(kMegatron))  // megatron sft
     for (const auto& [name, value] : {std::pair<std::string_view, JsonValue>{"adapter.type", {}},
                                       {"parallel.zero", "zero1"},
+                                      {"batch.global", 16},
                                       {"recompute.policy", "selective"},
                                       {"log.every", 5}})
       facts.take(name, of_default(kSwift, value));
@@ -174,7 +177,9 @@ void take_stage_defaults(Facts& facts, const std::set<ForeignSystem>& systems) {
 
 void derive_hugging_face(Facts& facts, const std::set<ForeignSystem>& systems) {
   const Stage stage = stage_of(facts);
-  if (systems.contains(kSwift) && !facts.is_given("@accumulation") && !facts.is_given("batch.global")) {
+  if (systems.contains(kMegatron)) {
+    facts.erase("@accumulation");  // megatron sft counts all ranks' sequences
+  } else if (systems.contains(kSwift) && !facts.is_given("@accumulation") && !facts.is_given("batch.global")) {
     derive_ranks(facts);
     for (const std::string_view name : {"batch.micro", "@ranks"})
       if (facts.is_open(name)) facts.set("@accumulation", facts.find(name)->value, {name});

@@ -196,7 +196,7 @@ void set_layout(Facts& facts) {
               : first + 1 == said.end() ? "zero1"
                                         : "zero3",
               {said[0], said[1], said[2], said[3]});
-  if (facts.is_given("batch.micro") && !facts.is_given("batch.global")) fill(facts, "@accumulation", 1, "");
+  if (facts.is_given("batch.micro") && facts.find("batch.global") == nullptr) fill(facts, "@accumulation", 1, "");
   if (facts.find("@replicate") != nullptr) facts.set("@shard", -1, {"@replicate"});
   set_stages(facts);
 }

@@ -167,13 +167,14 @@ class Inputs {
   // once, whatever its names.
   const Known& read(const std::string& file, const ForeignLeaf* by, std::optional<ForeignSystem> system, std::string_view prefix) {
     const auto written = written_.find(written_name(file));
-    const bool is_written = by != nullptr && written != written_.end();
+    const bool is_written = by != nullptr && written != written_.end() && written->second.unknown.empty();
     const std::string identity = file == "-"  ? file
                                  : is_written ? written->first
                                               : std::filesystem::weakly_canonical(file).string();
     const auto [known, is_new] = known_.try_emplace(identity, Known{file});
     if (!is_new) return known->second;
-    const std::string whole = is_written ? written->second : text_of(file);
+    if (by != nullptr && folders_.contains(by->file)) folders_[file] = folders_[by->file];
+    const std::string whole = is_written ? written->second.text : text_of(file);
     check_foreign_text(whole, file);
     const std::string_view text = std::string_view(whole).substr(whole.starts_with("\xEF\xBB\xBF") ? 3 : 0);  // no mark of UTF-8
     const Format format = format_of(text, file);
@@ -209,6 +210,7 @@ class Inputs {
         refuse_at(file, word.line, word.column,
                   fmt::format("a second command of a training, beside that in line {}; give import one of them", *line));
       line = word.line;
+      folders_[file] = command.folder;
       std::ranges::move(*leaves, std::back_inserter(leaves_));
     }
     if (!line)
@@ -300,21 +302,41 @@ class Inputs {
     const bool is_short = name.starts_with("fsdp_config.") && !name.starts_with("fsdp_config.fsdp_");
     return (is_short ? "fsdp_" : "") + name.substr(name.find('.') + 1);
   }
+  // A program looks in the folder that it runs in: the working directory, unless the script goes elsewhere. Files that lie together
+  // name one another, and a repository's files are named from its top.
   std::string find_file(const ForeignLeaf& leaf, const std::string& name) const {
-    if (written_.contains(written_name(name))) return name;
-    const std::filesystem::path folder = leaf.file == "-" ? "" : std::filesystem::path(leaf.file).parent_path();
-    const std::string beside = (folder / name).string();
-    if (file_exists(beside)) return beside;
-    if (file_exists(name)) return name;
-    const std::string where = folder.empty() || beside == name ? "in the working directory"
-                                                               : fmt::format("beside {} or in the working directory", leaf.file);
-    refuse_at(leaf.file, leaf.line, leaf.column,
-              fmt::format("{} names {}, and there is no such file {}; put it there", in_quotes(leaf.key), in_quotes(name), where));
+    namespace fs = std::filesystem;
+    const auto refuse = [&](std::string_view why) {
+      refuse_at(leaf.file, leaf.line, leaf.column, fmt::format("{} names {}, {}", in_quotes(leaf.key), in_quotes(name), why));
+    };
+    if (const auto written = written_.find(written_name(name)); written != written_.end()) {
+      if (written->second.unknown.empty()) return name;
+      refuse(fmt::format("which the script writes: {}; make the file, and give import the command alone", written->second.unknown));
+    }
+    const fs::path folder = leaf.file == "-" ? "" : fs::path(leaf.file).parent_path();
+    const auto script = folders_.find(leaf.file);
+    const std::string gone = script == folders_.end() ? "" : script->second, beside = (folder / name).string();
+    if (const std::string there = (fs::path(gone) / name).string(); !gone.empty() && file_exists(there)) return there;
+    if (file_exists(name) && file_exists(beside) && text_of(name) != text_of(beside))
+      refuse(fmt::format("and there are two such files, in the working directory and beside {}; name one of them by its whole path",
+                         leaf.file));
+    for (const std::string& one : {beside, name})
+      if (file_exists(one)) return one;
+    const bool is_deep = fs::path(name).is_relative() && fs::path(name).has_parent_path();
+    if (is_deep)
+      for (fs::path above = fs::absolute(folder / ".").lexically_normal(); above.has_relative_path(); above = above.parent_path())
+        if (const std::string there = (above.parent_path() / name).string(); file_exists(there)) return there;
+    std::string where = "in the working directory";
+    if (!folder.empty() && beside != name)
+      where = fmt::format("beside {}{} or {}", leaf.file, is_deep ? ", in the folders above it" : "", where);
+    refuse(fmt::format("and there is no such file {}{}; put it there", gone.empty() ? "" : fmt::format("in {}, ", gone), where));
+    return "";
   }
 
   std::optional<ForeignSystem> from_;
   std::vector<ForeignLeaf> leaves_;
   ShellFiles written_;                  // by the script, while it runs
+  std::map<std::string, std::string> folders_;  // that scripts go to before their command, and for the files that it names
   std::map<std::string, Known> known_;  // files by their whole paths, without links
 };
 

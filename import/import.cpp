@@ -236,6 +236,7 @@ void Resolver::judge(const ForeignLeaf& leaf) {
   }
   present_.insert(leaf.system);
   if (const std::optional<ForeignSystem> base = base_of(leaf.system)) present_.insert(*base);
+  if (leaf.key == "program" && text_of(leaf.value).starts_with("megatron ")) present_.insert(ForeignSystem::kMegatron);
   std::vector<const ForeignKey*> rows = tables_.find_all(leaf.system, leaf.key, text_of(leaf.value));
   if (const ForeignKey* const row = is_open(leaf) && !rows.empty() && rows.front()->verdict == Verdict::kRefused
                                         ? tables_.find_key(leaf.system, leaf.key)

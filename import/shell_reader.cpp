@@ -27,16 +27,6 @@ class Reader : WordReader {
   }
 
  private:
-  // Runs are as runs_.
-  struct Block {
-    std::string_view kind;
-    int begin;
-    int base;  // runs of its commands
-    int rest;  // runs of the branches to come
-    bool at_pattern = false;
-    Text subject = {};  // of a case
-  };
-
   // ---- assignments and redirections
   // NAME=value here; false: there is none.
   bool takes_assignment(Variables& variables, bool is_exported) {
@@ -88,28 +78,36 @@ class Reader : WordReader {
     const std::string where = bytes_of(scanned_word());
     if (is_document) here_documents_.push_back({where, pos_ - from != where.size(), has_tabs});
     if (!is_output) return true;
-    const std::string file = std::filesystem::path(where).lexically_normal().string();
-    lose(is_standard ? std::exchange(output_, file) : file);
+    lose(is_standard ? std::exchange(output_, where) : where);
     if (is_standard) appends_ = appends;
     return true;
   }
+  static std::string file_name(const std::string& path) { return std::filesystem::path(path).lexically_normal().string(); }
+  ShellFile changed(int runs) const {
+    const int line = line_of(std::max<std::size_t>(pos_, 1) - 1);
+    return {"", runs == 0 ? fmt::format("line {} changes it, and nothing is executed", line)
+                          : script_.reasons[static_cast<std::size_t>(runs)]};
+  }
   // Another command changes the file, or this one writes elsewhere.
-  void lose(const std::string& file) {
-    if (runs_ == kNever || file.empty()) return;
-    script_.files.erase(file);
+  void lose(const std::string& path) {
+    if (runs_ == kNever || path.empty()) return;
+    const std::string file = file_name(path);
+    script_.files[file] = changed(runs_);
     for (HereDocument& document : here_documents_)
       if (document.file == file) document.file.clear();
   }
   // Keeps the texts that were written into files before here.
   void keep_files() {
     for (HereDocument& document : std::exchange(written_, {})) {
-      if (document.runs == kNever || (document.appends && !script_.files.contains(document.file))) continue;
-      if (document.runs != 0 || !document.appends) script_.files.erase(document.file);
-      if (document.runs != 0) continue;
+      if (document.runs == kNever) continue;
+      ShellFile& file = script_.files.try_emplace(document.file, changed(document.runs)).first->second;
+      if (document.runs != 0) file = changed(document.runs);
+      else if (!document.appends) file = {};
+      if (!file.unknown.empty()) continue;
       Fields content{false};
       if (document.is_quoted) content.put_value(document.text, true);
       else Reader(script_, std::move(document.text)).scan(content, Stop::kEnd, true);
-      script_.files[document.file] += bytes_of(content.take_one());
+      file.text += bytes_of(content.take_one());
     }
   }
 
@@ -146,10 +144,16 @@ class Reader : WordReader {
   void open(std::string_view kind, int runs, std::size_t bytes) {
     if (blocks_.size() > kMaxForeignDepth) script_.fail(here(), "more than 64 levels; give import the command alone");
     blocks_.push_back({kind, here(), runs_ = runs, runs});
+    if (kind == "(") {
+      for (const auto& [name, variable] : script_.variables)
+        for (const Text& item : variable.items) script_.spend(item.size() + 1, here());
+      blocks_.back().folder = script_.folder, blocks_.back().variables = script_.variables;
+    }
     pos_ += bytes;
   }
   void close(std::string_view kind, std::size_t bytes) {
     if (blocks_.size() == 1 || blocks_.back().kind != kind) fail_alone();
+    if (kind == "(") script_.folder = std::move(blocks_.back().folder), script_.variables = std::move(blocks_.back().variables);
     blocks_.pop_back();
     pos_ += bytes;
     outcome_ = Outcome::kPresumed;
@@ -182,13 +186,15 @@ class Reader : WordReader {
       if (pos_ == begin) skip_newline();
       runs_ = block.base;
       if (text_[begin].c == '|') outcome_ = Outcome::kPresumed;
-    } else if (peek() == '(') {
+    } else if (peek() == '(' && !takes_sum()) {
       open("(", runs_, 1);
+    } else if (pos_ != begin) {  // the sum
     } else if (peek() == ')') {
       close("(", 1);
     } else if (word == "{" || word == "if") {
       open(word == "{" ? "{" : "if", runs_, word.size());
     } else if (is_listed(word, "} fi done esac")) {
+      if (word == "done" && goes_again(block)) return;
       close(word == "}" ? "{" : word == "fi" ? "if" : word == "done" ? "loop" : "case", word.size());
     } else if (word == "then" && block.kind == "if") {
       pos_ += word.size();
@@ -197,10 +203,7 @@ class Reader : WordReader {
       pos_ += word.size();
       runs_ = block.base = block.rest;
     } else if (is_listed(word, "for while until select")) {
-      open("loop", doubtful("the loop"), word.size());
-      skip_blanks();
-      const std::string name = is_listed(word, "for select") ? parameter_name(false) : "";
-      if (!name.empty() && runs_ != kNever) set_unknown(script_.variables[name], name, at(begin), runs_);
+      loop(word);
     } else if (word == "case") {
       open("case", runs_, word.size());
       skip_blanks();
@@ -215,12 +218,92 @@ class Reader : WordReader {
       blocks_.back().at_pattern = true;
     } else if (is_listed(word, "do time")) {
       pos_ += word.size();
+      if (word == "do" && block.again != std::string::npos && block.name.empty()) begin_pass(block);
     } else if (word == "[[" || word == "[") {
       pos_ += word.size();
       settle(test(word == "[[" ? "]]" : "]", begin));
     } else {
       simple();
     }
+  }
+  // ---- loops
+  // Follows a loop while its condition is known, or through the items of `for`.
+  void loop(const std::string& word) {
+    const std::size_t begin = pos_;
+    const bool has_items = is_listed(word, "for select");
+    const int runs = runs_;
+    open("loop", has_items ? doubtful("the loop") : runs, word.size());
+    skip_blanks();
+    Block& block = blocks_.back();
+    block.is_until = word == "until";
+    const std::string name = has_items ? parameter_name(false) : "";
+    if (skip_blanks(); has_items && plain_word() == "in") {
+      pos_ += 2;
+      Fields fields{true};
+      for (skip_blanks(); !ends_word(peek()); skip_blanks()) scan(fields, Stop::kWord, false), fields.close();
+      block.items = fields.take();
+    } else if (const auto all = script_.variables.find("@"); has_items && all != script_.variables.end()) {
+      block.items = all->second.items;
+    }
+    const bool is_known = runs == 0 && word != "select" && name.empty() != has_items &&
+                          std::ranges::all_of(block.items, [](const Text& item) {
+                            return why_of(item) == 0 && bytes_of(item).find_first_of("*?[{") == std::string::npos;
+                          });
+    if (!is_known && !name.empty() && runs_ != kNever) set_unknown(script_.variables[name], name, at(begin), runs_);
+    if (!is_known) return;
+    runs_ = block.base = has_items && block.items.empty() ? kNever : 0;
+    if (runs_ == 0) block.again = pos_;
+    std::ranges::reverse(block.items);
+    block.name = name;
+    take_item(block);
+  }
+  void take_item(Block& block) {
+    if (block.items.empty()) return;
+    Variable& variable = script_.variables[block.name];
+    if (block.passes == 0) variable.items.assign(1, block.items.back());
+    else set_unknown(variable, block.name, here(), block.passes);
+    block.items.pop_back();
+  }
+  // Behind the condition of `while` and `until`.
+  void begin_pass(Block& block) {
+    const bool is_known = outcome_ == Outcome::kTrue || outcome_ == Outcome::kFalse;
+    const bool ends = is_known && (outcome_ == Outcome::kTrue) == block.is_until;
+    runs_ = block.base = ends ? kNever : is_known ? block.passes : doubt("the loop", block.again, why_test_);
+    if (ends || !is_known) block.again = std::string::npos;
+  }
+  // At the end of a loop; false: no pass is left.
+  bool goes_again(Block& block) {
+    if (block.kind != "loop" || block.again == std::string::npos || (!block.name.empty() && block.items.empty())) return false;
+    script_.spend(pos_ - block.again + 4096, here());  // a thousand passes at most
+    take_item(block);
+    pos_ = block.again;
+    runs_ = block.base = block.passes;
+    outcome_ = Outcome::kPresumed;
+    return true;
+  }
+  // `break` and `continue`: nothing runs up to the loop's end, or nobody knows whether it does.
+  void leave(bool breaks, bool is_far) {
+    const auto is_loop = [](const Block& block) { return block.kind == "loop"; };
+    const auto last = std::find_if(blocks_.rbegin(), blocks_.rend(), is_loop);
+    if (last == blocks_.rend()) return;
+    runs_ = runs_ != 0 ? runs_ : is_far ? doubt("the loop", pos_) : kNever;
+    for (auto one = is_far ? std::ranges::find_if(blocks_, is_loop) : std::prev(last.base()); one != blocks_.end(); ++one) {
+      one->base = one->rest = runs_;
+      if (runs_ != kNever) one->passes = runs_;
+    }
+    if (breaks && runs_ == kNever) last->again = std::string::npos;
+  }
+
+  // ((N += 1)), whose variables nobody knows afterwards; false: two shells begin here.
+  bool takes_sum() {
+    const std::size_t begin = pos_;
+    if (!takes("((")) return false;
+    skip_parentheses(at(begin));
+    if (!takes(")")) return pos_ = begin, false;
+    for (const std::string& name : runs_ == kNever ? std::vector<std::string>() : assigned_in(typed(begin)))
+      set_unknown(script_.variables[name], name, at(begin), runs_ != 0 ? runs_ : doubt("the sum", begin));
+    settle(Outcome::kUnknown);
+    return true;
   }
   void settle(Outcome outcome) {
     if (runs_ != kNever) outcome_ = runs_ != 0 ? Outcome::kUnknown : outcome;
@@ -254,7 +337,7 @@ class Reader : WordReader {
     if (pos_ == begin) fail_alone();
     if (first_word() == "cat" && words.size() == 1 && here_documents_.size() > documents) {
       HereDocument& document = here_documents_.back();
-      document.file = std::exchange(output_, {}), document.appends = appends_, document.runs = runs_;
+      document.file = file_name(std::exchange(output_, {})), document.appends = appends_, document.runs = runs_;
     }
     lose(std::exchange(output_, {}));
     const bool has_parentheses = !words.empty() && words.size() <= 2 && takes("(");
@@ -271,17 +354,23 @@ class Reader : WordReader {
     if (!words.empty() && runs_ != kNever) emit(words, given, at(begin));
   }
   void emit(const std::vector<Text>& words, const Variables& given, int begin) {
-    const std::string name = bytes_of(words[0]);
-    ShellCommand command{before_, {}, script_.reasons[static_cast<std::size_t>(runs_)]};
+    std::vector<std::string> texts;
+    for (const Text& word : words) texts.push_back(bytes_of(word));
+    const std::string& name = texts[0];
+    ShellCommand command{before_, {}, script_.reasons[static_cast<std::size_t>(runs_)], script_.folder.value_or("")};
+    if (is_listed(name, "break continue")) leave(name == "break", words.size() > 1);
     if (name == "eval") return nested({words.begin() + 1, words.end()}, {}, begin);
+    const bool is_folder_known = runs_ == 0 && words.size() == 2 && why_of(words[1]) == 0;
+    if (is_listed(name, "cd pushd popd")) script_.folder = is_folder_known ? script_.folder_at(texts[1]) : std::nullopt;
+    for (const std::string& file : changed_by(texts)) lose(file);
     if (name == "unset") forget(words);
-    if (name == "set" && words.size() > 1 && bytes_of(words[1]) == "--") set_arguments({words.begin() + 2, words.end()}, begin);
+    if (name == "set" && words.size() > 1 && texts[1] == "--") set_arguments({words.begin() + 2, words.end()}, begin);
     if (name == "shift") shift(words, begin);
     for (std::size_t i = 0; i < words.size(); ++i) {
-      const std::string word = bytes_of(words[i]);
-      if (name == "export" && script_.variables.contains(word)) script_.variables.find(word)->second.is_exported = true;
-      if (i > 0 && i + 1 < words.size() && is_listed(word, "-c -lc -ec -xc") &&
-          is_listed(bytes_of(words[i - 1]), "bash sh zsh /bin/bash /bin/sh")) {
+      if (const auto known = script_.variables.find(texts[i]); name == "export" && known != script_.variables.end())
+        known->second.is_exported = true;
+      if (i > 0 && i + 1 < words.size() && is_listed(texts[i], "-c -lc -ec -xc") &&
+          is_listed(texts[i - 1], "bash sh zsh /bin/bash /bin/sh")) {
         command.words.pop_back();
         return nested({words[i + 1]}, std::move(command.words), begin);
       }
@@ -332,7 +421,10 @@ class Reader : WordReader {
       text.insert(text.end(), word.begin(), word.end());
     }
     script_.spend(text.size() * 2, begin);
+    const std::optional<std::string> folder = script_.folder;
+    const bool is_own = !before.empty();
     if (!text.empty()) Reader(script_, std::move(text), std::move(before)).read(runs_);
+    if (is_own) script_.folder = folder;
   }
 
   // ---- tests

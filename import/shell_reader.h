@@ -21,18 +21,23 @@ struct ShellCommand {
   std::vector<ShellWord> words;
   std::vector<ShellWord> settings;  // "NAME=value" of those variables that the caller asked for
   std::string doubt;                // why nobody knows whether it runs; "": it does
+  std::string folder = {};          // that `cd` went to; "": none, or nobody knows which
 };
 
-// Texts that the script writes into files by `cat <<END > FILE`, by the files' names without "." and "..". A file that another
-// redirection changes, or whose command nobody knows to run, has none.
-using ShellFiles = std::map<std::string, std::string, std::less<>>;
+// A file that the script writes, by its name without "." and "..": by `cat <<END > FILE`, or by what is not followed.
+struct ShellFile {
+  std::string text;
+  std::string unknown = {};  // why nobody knows what is in it; "": `text` is all of it
+};
+using ShellFiles = std::map<std::string, ShellFile, std::less<>>;
 
 // The commands that `text`, which check_foreign_text() accepts, runs in an environment of `variables` ("NAME=value" with their
 // lines) and with the arguments that `set --` gives it, in their order. Quotes, continued lines, NAME=value, NAME+=.., NAME=( .. ),
 // "${NAME[@]}", ${NAME:-default}, $(( integers )), $(expr integers), `case`, tests of texts and integers, eval and bash -c are
-// followed; nothing is executed: other $(..), loops and tests of files leave variables unknown and commands in doubt, which each of
-// them says. A variable that is set nowhere is empty in a test, and unknown in a word. `settings` are names of variables to pass on
-// where they stand before a command or are exported. `files` gets what is written into files.
+// followed, and so are paths: $0, which is `source`, $PWD, cd, and $(..) of dirname, basename, realpath, readlink and pwd. Nothing
+// is executed: other $(..), loops and tests of files leave variables unknown and commands in doubt, which each of them says. A
+// variable that is set nowhere is empty in a test, and unknown in a word. `settings` are names of variables to pass on where they
+// stand before a command or are exported. `files` gets what is written into files.
 // Throws ConfigError "<source>:<line>:<column>: <why>": quotes, brackets and blocks that do not close, more than 64 levels, and
 // more than 4 MiB once variables are replaced.
 std::vector<ShellCommand> read_shell(std::string_view text, std::string_view source,

@@ -20,6 +20,14 @@ bool is_match(std::string_view text, std::string_view pattern) {
   return true;
 }
 
+// From the root, without a slash at its end.
+std::string whole_path(const std::string& path) {
+  std::error_code error;
+  std::string whole = (std::filesystem::current_path(error) / path).lexically_normal().string();
+  if (whole.size() > 1 && whole.ends_with('/')) whole.pop_back();
+  return error ? "" : whole;
+}
+
 }  // namespace
 
 void set_unknown(Variable& variable, const std::string& name, int at, int why) {
@@ -91,6 +99,57 @@ Outcome match_of(const Text& text, const Text& pattern) {
   if (why_of(text) != 0 || why_of(pattern) != 0 || signs.find_first_of("[\\") != signs.npos) return Outcome::kUnknown;
   if (text.size() > kMostComparisons / std::max<std::size_t>(signs.size(), 1)) return Outcome::kUnknown;
   return is_match(bytes_of(text), signs) ? Outcome::kTrue : Outcome::kFalse;
+}
+
+std::string Script::path_of(std::string_view name) const {
+  if (is_listed(name, "0 BASH_SOURCE")) return source == "-" ? "" : std::string(source);
+  return name == "PWD" && folder ? whole_path(*folder) : "";
+}
+
+std::string path_said(const Script& script, const std::vector<std::string>& words) {
+  const std::size_t count = words.size();
+  const std::string name = count > 0 ? words[0] : "", path = count > 1 ? words[1] : "";
+  const bool goes = count == 4 && name == "cd" && words[2] == "&&" && words[3] == "pwd";
+  if (count == 1 && name == "pwd") return script.path_of("PWD");
+  if (goes || (count == 2 && is_listed(name, "realpath readlink"))) {
+    const std::optional<std::string> folder = script.folder_at(path);
+    return folder ? whole_path(*folder) : "";
+  }
+  const std::string bare = path.substr(0, path.find_last_not_of('/') + 1);
+  const std::size_t slash = bare.rfind('/');
+  if (bare.empty() || (count != 2 && !(count == 3 && name == "basename"))) return "";
+  if (name == "dirname") return slash == bare.npos ? "." : slash == 0 ? "/" : bare.substr(0, slash);
+  if (name != "basename") return "";
+  const std::string last = bare.substr(slash + 1), end = count == 3 ? words[2] : "";
+  return last.ends_with(end) && last != end ? last.substr(0, last.size() - end.size()) : last;
+}
+
+std::vector<std::string> changed_by(const std::vector<std::string>& words) {
+  const bool copies = is_listed(words[0], "cp ln install rsync"), moves = words[0] == "mv";
+  const auto in_place = [](const std::string& word) {
+    return word.starts_with("--in-place") || (word.starts_with('-') && !word.starts_with("--") && has(word, 'i'));
+  };
+  const bool edits = is_listed(words[0], "sed perl yq") && std::ranges::any_of(words, in_place);
+  std::vector<std::string> files;
+  if (!copies && !moves && !edits && !is_listed(words[0], "tee rm truncate patch ed")) return files;
+  for (std::size_t i = 1; i < words.size(); ++i) {
+    const bool is_last = i + 1 == words.size();
+    if (!copies || is_last) files.push_back(words[i]);
+    if ((copies || moves) && !is_last) files.push_back(words.back() + '/' + words[i].substr(words[i].rfind('/') + 1));
+  }
+  return files;
+}
+
+std::vector<std::string> assigned_in(std::string_view sum) {
+  bool assigns = sum.find("++") != sum.npos || sum.find("--") != sum.npos;
+  for (std::size_t i = sum.find('='); i != sum.npos; i = sum.find('=', i + 1))
+    assigns |= !has("=<>!", sum[i - 1]) && sum[i + 1] != '=';
+  std::vector<std::string> names;
+  for (std::size_t end = 0, i = 0; assigns && i < sum.size(); i = end + 1) {
+    for (end = i; end < sum.size() && is_name(sum[end]);) ++end;
+    if (end > i && !is_digit(sum[i])) names.emplace_back(sum.substr(i, end - i));
+  }
+  return names;
 }
 
 bool has_quoted_sign(const Text& word) {

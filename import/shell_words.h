@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -54,6 +56,13 @@ Outcome outcome_of(const std::vector<Text>& words);
 // Returns whether a pattern of letters, * and ? is of the whole text. Texts so long that the comparison would take seconds are in
 // nobody's `case`.
 Outcome match_of(const Text& text, const Text& pattern);
+struct Script;
+// Returns what dirname, basename, realpath, readlink, pwd, or cd and pwd with these words say; "": other commands.
+std::string path_said(const Script& script, const std::vector<std::string>& words);
+// Returns the files that a command with these words changes: all that it names, but those that are copied.
+std::vector<std::string> changed_by(const std::vector<std::string>& words);
+// Returns the variables in ((N += 1)); none where nothing is assigned.
+std::vector<std::string> assigned_in(std::string_view sum);
 // Whether * or ? stands in quotes or after a backslash, where it is a letter and no sign of a pattern.
 bool has_quoted_sign(const Text& word);
 
@@ -88,6 +97,7 @@ struct Script {
   Variables variables = {};
   std::vector<ShellCommand> commands = {};
   ShellFiles files = {};
+  std::optional<std::string> folder = "";  // that `cd` went to, from the working directory; nothing: nobody knows which
   std::size_t spent = 0;  // bytes that expansions wrote
   int levels = 0;
 
@@ -107,6 +117,13 @@ struct Script {
     reasons.push_back(std::move(text));
     return static_cast<int>(reasons.size()) - 1;
   }
+  // The folder that `cd` would go to; nothing: nobody knows which.
+  std::optional<std::string> folder_at(const std::string& path) const {
+    if (path.empty() || path == "-" || (!folder && path[0] != '/')) return std::nullopt;
+    return (std::filesystem::path(folder.value_or("")) / path).lexically_normal().string();
+  }
+  // $0 or $PWD; "": nobody knows it.
+  std::string path_of(std::string_view name) const;
   ShellWord word_of(const Text& text, int at) const {  // in whose place `at` counts where there is no text
     const auto [line, column] = place(text.empty() ? at : text.front().at);
     return {bytes_of(text), line, column, reasons[static_cast<std::size_t>(why_of(text))]};
@@ -146,7 +163,9 @@ class Cursor {
   std::string typed(std::size_t begin) const { return bytes_of(part(begin, pos_)); }
   [[noreturn]] void fail_alone() const {
     const std::size_t last = std::min(pos_, text_.size() - 1);
-    script_.fail(here(), fmt::format("{} stands here alone; correct the script", in_quotes(bytes_of(part(last, last + 1)))));
+    const std::string word = plain_word();
+    script_.fail(here(), fmt::format("{} stands here alone; correct the script",
+                                     in_quotes(word.empty() ? bytes_of(part(last, last + 1)) : word)));
   }
   void skip_blanks() {
     while (true) {
@@ -231,6 +250,24 @@ class Cursor {
 
 constexpr int kNever = -1;  // in the place of a doubt: commands do not run
 
+// An open block of a script. Runs are as WordReader's runs_.
+struct Block {
+  std::string_view kind;
+  int begin;
+  int base;  // runs of its commands
+  int rest;  // runs of the branches to come
+  std::optional<std::string> folder = {};  // when "(" began a shell of its own
+  Variables variables = {};
+  // A loop that is followed goes back there, its commands run as `passes` says, and `for` has these items left.
+  std::size_t again = std::string::npos;
+  int passes = 0;
+  bool is_until = false;
+  std::string name = {};
+  std::vector<Text> items = {};
+  bool at_pattern = false;
+  Text subject = {};  // of a case
+};
+
 // Reads words, in which variables, integers and quotes are replaced.
 class WordReader : protected Cursor {
  protected:
@@ -246,6 +283,33 @@ class WordReader : protected Cursor {
     const std::string shown = typed(begin);
     put_unknown(out, begin, script_.reason(fmt::format("{} in line {} would have to be executed; write its value in its place",
                                                        in_quotes(shown, 40), line_of(begin))));
+  }
+  // Puts path_said() of the words from `inner` to `end`, which no program has to compute. false: they are other commands.
+  bool puts_path(Fields& out, std::size_t begin, std::size_t inner, std::size_t end) {
+    const Level level(script_, at(begin));
+    WordReader reader(script_, part(inner, end));
+    reader.runs_ = kNever;  // what stands in it assigns nothing
+    std::vector<std::string> words;
+    while (reader.skip_blanks(), !reader.at_end()) {
+      if (reader.takes("&&") || reader.takes(";")) {
+        words.push_back("&&");
+      } else if (has("&>", reader.peek())) {  // errors and answers go elsewhere
+        while (has("&>", reader.peek()) && !reader.at_end()) ++reader.pos_;
+        reader.skip_blanks();
+        reader.scanned_word();
+      } else if (ends_word(reader.peek())) {
+        return false;
+      } else {
+        const Text word = reader.scanned_word();
+        if (why_of(word) != 0) return false;
+        const std::string text = bytes_of(word);
+        if (!is_listed(text, "-- -P -L -f -e -m") && !(is_digit(text[0]) && reader.peek() == '>')) words.push_back(text);
+      }
+    }
+    const std::string value = path_said(script_, words);
+    script_.spend(value.size(), at(begin));
+    for (const char c : value) out.put({c, at(begin)});
+    return !value.empty();
   }
   void scan(Fields& out, Stop stop, bool is_quoted) {
     const Level level(script_, here());
@@ -275,7 +339,7 @@ class WordReader : protected Cursor {
         dollar(out, is_quoted);
       } else if (c == '`') {
         skip_quoted(at(from));
-        put_not_executed(out, from);
+        if (!puts_path(out, from, from + 1, pos_ - 1)) put_not_executed(out, from);
       } else {
         out.put(text_[pos_++]);
       }
@@ -295,7 +359,7 @@ class WordReader : protected Cursor {
       if (is_sum && !takes(")")) script_.fail(at(begin), "nothing closes this parenthesis");
       const bool is_expr = bytes_of(part(inner, std::min(inner + 5, end))) == "expr ";
       if (is_sum || is_expr) arithmetic(out, begin, inner + (is_sum ? 0 : 5), end, is_sum);
-      else put_not_executed(out, begin);
+      else if (!puts_path(out, begin, inner, end)) put_not_executed(out, begin);
     } else if (takes("{")) {
       parameter(out, begin, is_quoted);
     } else if (peek() == '\'' && !is_quoted) {
@@ -376,7 +440,7 @@ class WordReader : protected Cursor {
       return;
     }
     if (is_of_arguments && !is_set) return void(has_no_items_ = true);  // the script has none
-    if (!is_set) return put_unset(out, begin, name);
+    if (!is_set) return put_unset(out, begin, name, is_quoted);
     const bool is_all = is_of_arguments || subscript == "@" || subscript == "*";
     if (!is_all && (subscript.size() > 4 || !std::ranges::all_of(subscript, is_digit))) return put_not_executed(out, begin);
     const std::vector<Text>& items = found->second.items;
@@ -394,7 +458,13 @@ class WordReader : protected Cursor {
   static int count_of(const Variable& array) {
     return array.items.empty() || why_of(array.items[0]) == 0 ? static_cast<int>(array.items.size()) : -1;
   }
-  void put_unset(Fields& out, std::size_t begin, const std::string& name) {
+  void put_unset(Fields& out, std::size_t begin, const std::string& name, bool is_quoted) {
+    if (const std::string path = script_.path_of(name); !path.empty()) {
+      Text value;
+      for (const char c : path) value.push_back({c, at(begin)});
+      script_.spend(value.size(), at(begin));
+      return out.put_value(value, is_quoted);
+    }
     const bool is_argument = is_digit(name[0]) && name != "0",
                is_folder = is_listed(name, "HOME PWD OLDPWD TMPDIR USER HOSTNAME SLURM_JOB_ID 0");
     if (const auto all = script_.variables.find("@"); is_argument && all != script_.variables.end())

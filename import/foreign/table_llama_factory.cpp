@@ -10,6 +10,8 @@ constexpr ForeignKey kLlamaFactoryTraining[] = {
     {"program", kAlways, {}, {}, "stage says what trains"},
     {"stage = sft, pt, dpo", kMapped, "loss.type@stage", {}, {}, "\"sft\""},
     {"stage", kRefused, {}, {}, "sft, pt and dpo are there"},
+    {"export_dir", kRefused, "trident convert", {}, "with it nothing is trained"},
+    {"infer_backend", kRefused, "trident generate", {}, "with it nothing is trained"},
     {"finetuning_type = lora", kMapped, "adapter.type", "\"lora\"", {}, "\"lora\""},
     {"finetuning_type = full", kMapped, "adapter.type", "null"},
     {"finetuning_type = freeze", kRefused, {}, {},

@@ -375,12 +375,12 @@ constexpr ForeignKey kMegatronKernels[] = {
     {"tp_comm_*, no_tp_comm_*, disable_tp_comm_*, no_async_tensor_model_parallel_allreduce", kDiffers, "", "",
      "goes with --tp-comm-overlap"},
     {"no_bias_gelu_fusion", kMapped, "cuda.epilogues", "false", "true leaves biases and GELU to cuBLASLt"},
-    {"no_gradient_accumulation_fusion, no_masked_softmax_fusion, no_bias_swiglu_fusion, no_bias_dropout_fusion, no_rope_fusion, "
-     "use_te_activation_func, use_transformer_engine_op_fuser, use_flashinfer_fused_rope, cross_entropy_loss_fusion, "
-     "cross_entropy_fusion_impl, disable_jit_fuser, no_clone_scatter_output_in_embedding, "
-     "disable_clone_scatter_output_in_embedding, te_rng_tracker, inference_rng_tracker, defer_embedding_wgrad_compute, "
-     "wgrad_deferral_limit, delay_wgrad_compute, batch_invariant_*, mlp_chunks_for_training, enable_experimental", kAlways, "", "",
-     kMegatronOneOf},
+    {"gradient_accumulation_fusion, no_gradient_accumulation_fusion, no_masked_softmax_fusion, no_bias_swiglu_fusion, "
+     "no_bias_dropout_fusion, no_rope_fusion, use_te_activation_func, use_transformer_engine_op_fuser, "
+     "use_flashinfer_fused_rope, cross_entropy_loss_fusion, cross_entropy_fusion_impl, disable_jit_fuser, "
+     "no_clone_scatter_output_in_embedding, disable_clone_scatter_output_in_embedding, te_rng_tracker, inference_rng_tracker, "
+     "defer_embedding_wgrad_compute, wgrad_deferral_limit, delay_wgrad_compute, batch_invariant_*, mlp_chunks_for_training, "
+     "enable_experimental", kAlways, "", "", kMegatronOneOf},
     {"no_overlap_p2p_communication, overlap_p2p_communication_warmup_flush, no_scatter_gather_tensors_in_pipeline, "
      "use_ring_exchange_p2p, pipeline_model_parallel_comm_backend, disable_gloo_process_groups, use_sharp, sharp_enabled_group, "
      "high_priority_*, symmetric_ar_type, disable_symmetric_registration", kAlways, "", "",

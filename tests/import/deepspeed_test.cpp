@@ -246,6 +246,13 @@ TEST(DeepSpeedFiles, SwitchesOfZeroPlusPlusStandForReservedKeys) {
 TEST(DeepSpeedFiles, ALossScaleCountsWithFp16) {
   EXPECT_EQ(all_values_of(imported_text("ds.json", R"({"fp16": {"enabled": true, "loss_scale": 1024}})")),
             R"(parallel.zero?="ddp" precision.compute="fp16" precision.loss_scale=1024.0 optimizer.grad_clip?=1.0)");
+  for (const char* const file : {R"({"fp16": {"enabled": true, "loss_scale": 0}})", R"({"fp16": {"enabled": true}})"}) {
+    std::vector<ForeignLeaf> leaves = leaves_of_text("ds.json", file);
+    leaves.push_back({ForeignSystem::kMegatron, "run.sh", 1, 1, "--loss-scale", "12"});
+    const Import import = import_leaves(leaves);
+    EXPECT_EQ(all_values_of(import).find("loss_scale"), std::string::npos) << "DeepSpeed finds it while training";
+    EXPECT_NE(note_named(import, "--loss-scale").find("DeepSpeed's file counts"), std::string::npos);
+  }
   const Import bf16 = imported_text("ds.json", R"({"bf16": {"enabled": true}, "fp16": {"enabled": false, "loss_scale": 1024}})");
   EXPECT_EQ(all_values_of(bf16), R"(parallel.zero?="ddp" precision.compute="bf16" optimizer.grad_clip?=1.0)");
   EXPECT_NE(note_named(bf16, "fp16.loss_scale").find("not scaled"), std::string::npos);

@@ -229,6 +229,39 @@ TEST_F(ForeignInput, FilesThatCommandsNameAreReadOnceAndGiveWay) {
             "it there");
 }
 
+TEST_F(ForeignInput, FilesAreFoundWhereTheProgramWouldOrWhereTheyLie) {
+  const auto add_to = [&](const std::string& name, const std::string& stage) {
+    add(name, fmt::format("{{\"zero_optimization\": {{\"stage\": {}}}}}", stage));
+  };
+  const auto stage_of = [&](const std::string& script, const std::string& text) {
+    for (const ForeignLeaf& leaf : read_foreign_inputs({add(script, text)}))
+      if (leaf.key == "zero_optimization.stage") return to_json_text(leaf.value);
+    return std::string("none");
+  };
+  add_to("repo/conf/ds.json", "1");
+  add_to("repo/examples/gpt/ds.json", "2");
+  add_to("repo/examples/other/ds.json", "3");
+  const std::string script = "repo/examples/gpt/run.sh", deepspeed = "deepspeed pretrain_gpt.py --deepspeed_config ";
+  EXPECT_EQ(stage_of(script, deepspeed + "ds.json"), "2") << "beside the script";
+  EXPECT_EQ(stage_of(script, deepspeed + "conf/ds.json"), "1") << "from the top of the repository";
+  EXPECT_EQ(stage_of(script, deepspeed + "$(dirname \"$0\")/../other/ds.json"), "3");
+  EXPECT_EQ(stage_of(script, "D=$(cd $(dirname ${BASH_SOURCE[0]}) && pwd)\ncd /\n" + deepspeed + "$D/ds.json"), "2");
+  EXPECT_EQ(stage_of(script, "cd \"$(dirname $0)/../other\"\n" + deepspeed + "ds.json"), "3") << "where the script goes";
+  EXPECT_EQ(stage_of("repo/examples/gpt/c.yaml", "base_model: m\ndeepspeed: conf/ds.json"), "1");
+  add("repo/examples/gpt/a.yaml", "distributed_type: DEEPSPEED\ndeepspeed_config: {deepspeed_config_file: ds.json}");
+  const std::string other = "cd " + (folder_ / "repo/examples/other") + '\n';
+  EXPECT_EQ(stage_of(script, other + "accelerate launch --config_file ../gpt/a.yaml sft.py --bf16"), "3")
+      << "of a file that the script names, too";
+  const auto refusal_of = [&](const std::string& text) { return error_of<ConfigError>([&] { stage_of(script, text); }); };
+  EXPECT_TRUE(contains(refusal_of(deepspeed + "x.json"), "and there is no such file beside "));
+  EXPECT_TRUE(contains(refusal_of(deepspeed + "x/y.json"), "/run.sh, in the folders above it or in the working directory; put"));
+  EXPECT_TRUE(contains(refusal_of("cd /a\n" + deepspeed + "x.json"), "and there is no such file in /a, beside "));
+  for (const std::string change : {"sed -i s/2/3/ ds.json", "cat x > ds.json", "cat <<E >> ds.json\n{}\nE"})
+    EXPECT_TRUE(contains(refusal_of(change + "\n" + deepspeed + "ds.json"),
+                         fmt::format("which the script writes: line {} changes it, and nothing is", change.ends_with("E") ? 3 : 1)))
+        << change << ": the one beside the script is of another time";
+}
+
 TEST_F(ForeignInput, ValuesThatOnlyTheScriptsUserKnowsAreRemarked) {
   const std::string script = "torchrun --nproc_per_node $N pretrain_gpt.py --data-path $1 --lr $LR --bf16 --save $(cat x)";
   std::string remarks;
@@ -247,7 +280,9 @@ TEST_F(ForeignInput, ValuesThatOnlyTheScriptsUserKnowsAreRemarked) {
         << "flags may stand in it";
   for (const std::string flag : {"--data-path 0.3 a 0.7 $B", "--lr $B --bf16"})
     EXPECT_TRUE(contains(of_command("torchrun pretrain_gpt.py " + flag), "$B")) << "a list goes on, and one word is the value";
-  EXPECT_EQ(refusal("for i in 1 2; do\n  torchrun x.py\ndone"),
+  EXPECT_EQ(refusal("for i in 1 2; do\n  torchrun x.py --lr $i\ndone"),
+            "run.sh:2:3: a second command of a training, beside that in line 2; give import one of them");
+  EXPECT_EQ(refusal("for i in $(ls); do\n  torchrun x.py\ndone"),
             "run.sh:2:3: nobody knows whether this command runs: it depends on the loop in line 1, which import does not follow; "
             "give import "
             "the command alone");
@@ -288,10 +323,23 @@ TEST_F(ForeignInput, AFileThatTheScriptWritesIsReadFromIt) {
             "ds.json:2:1: not valid JSON: the end of the text where \":\" is expected");
 }
 
+TEST_F(ForeignInput, ProgramsThatTrainSomethingElseAreRefused) {
+  for (const std::string name : {"pretrain_bert.py", "a/pretrain_t5.py", "pretrain_prefix_lm.py", "finetune-bert.py"})
+    EXPECT_TRUE(contains(refusal("torchrun " + name + " --num-layers 2 --micro-batch-size 1"),
+                         "trains another model than a decoder of text"))
+        << name;
+  EXPECT_TRUE(contains(of_command("torchrun pretrain_gpt_bertha.py --num-layers 2"), "--num-layers"));
+  for (const std::string launcher : {"srun", "mpirun -n 2 python"})
+    EXPECT_TRUE(contains(refusal(launcher + " serve.py --port 80"), "no command of a training")) << launcher;
+  EXPECT_TRUE(contains(of_command("srun python x.py --learning_rate 1"), "learning_rate"));
+}
+
 TEST_F(ForeignInput, MegatronOfSwiftHasFlagsOfBoth) {
   EXPECT_EQ(of_command("NPROC_PER_NODE=2 megatron sft --model m --micro_batch_size 4 --lr 1e-5 --optimizer adam --max_length 8"),
             "ms-swift --model=\"m\"\nMegatron-LM --micro_batch_size=\"4\"\nMegatron-LM --lr=\"1e-5\"\n"
             "Megatron-LM --optimizer=\"adam\"\nms-swift --max_length=\"8\"\nlauncher --nproc_per_node=\"2\"\n");
+  EXPECT_TRUE(contains(of_command("megatron sft --loss_scale last_round"), "ms-swift --loss_scale=\"last_round\"\n"))
+      << "a word for the targets that count";
 }
 
 TEST_F(ForeignInput, AnArgumentOfTheScriptMayBeAWordThatATableNames) {

@@ -49,6 +49,14 @@ TEST(HuggingFaceImport, APartOfTheDataIsNotWhatTrains) {
     EXPECT_EQ(imported(system, {{name, 1000}}).keys[0].verdict, Verdict::kDiffers) << name;
 }
 
+TEST(HuggingFaceImport, AxolotlsBatchSizeIsNotItsBatch) {
+  ImportRules rules;
+  rules.ranks = 2;
+  const Import import = imported(S::kAxolotl, {{"batch_size", 128}, {"micro_batch_size", 4}}, rules);
+  EXPECT_EQ(became(import, "batch.global"), "8") << "its gradient_accumulation_steps is 1 where the file leaves it out";
+  EXPECT_EQ(import.keys[0].verdict, Verdict::kDiffers);
+}
+
 TEST(HuggingFaceImport, AConfigurationOfNewWeightsIsTheModel) {
   const Import import = imported(S::kHuggingFace, {{"config_name", "models/new"}});
   EXPECT_EQ(import.keys[0].verdict, Verdict::kDiffers);
@@ -274,6 +282,35 @@ TEST(HuggingFaceImport, ProgramsBesideTrainerHaveTheirOwnDefaults) {
   EXPECT_EQ(became(imported(S::kAxolotl, {{"save_strategy", "no"}}), "checkpoint.every"), "\"end\"");
   EXPECT_EQ(became(imported(S::kAxolotl, {{"rl", "ipo"}}), "loss.variant"), "\"ipo\"");
   EXPECT_EQ(became(imported(S::kLlamaFactory, {{"stage", "dpo"}, {"pref_beta", 0.3}}), "loss.beta"), "0.3");
+}
+
+TEST(HuggingFaceImport, AxolotlsStepsMayBeAShareOfAll) {
+  const Import import = imported(
+      S::kAxolotl, {{"max_steps", 1000}, {"eval_steps", 0.05}, {"save_steps", 200}, {"val_set_size", 0.1}});
+  EXPECT_EQ(became(import, "eval.every") + ' ' + became(import, "checkpoint.every"), "50 200");
+  EXPECT_EQ(became(imported(S::kAxolotl, {{"eval_steps", 20}}), "eval.every"), "0") << "there is nothing to evaluate on";
+}
+
+TEST(HuggingFaceImport, MegatronOfSwiftHasItsOwnDefaults) {
+  const Import import = import_leaves({{S::kLauncher, "run.sh", 1, 1, "--nproc_per_node", "8"},
+                                       {S::kSwift, "run.sh", 2, 1, "program", "megatron sft"},
+                                       {S::kSwift, "run.sh", 2, 1, "--model", "x"}});
+  EXPECT_EQ(became(import, "batch.global"), "16") << "of all ranks, whatever is accumulated";
+  EXPECT_EQ(became(import, "adapter.type"), "") << "all weights train";
+  for (const auto& [path, wanted] : {std::pair{"batch.micro", "1"}, {"optimizer.lr", "1e-05"}, {"optimizer.weight_decay", "0.1"},
+                                     {"recompute.policy", "\"selective\""}, {"parallel.zero", "\"zero1\""}, {"parallel.data", "8"}})
+    EXPECT_EQ(became(import, path), wanted) << path;
+  const Import split = import_leaves({{S::kLauncher, "run.sh", 1, 1, "--nproc_per_node", "4"},
+                                      {S::kSwift, "run.sh", 2, 1, "program", "megatron sft"},
+                                      {S::kSwift, "run.sh", 2, 1, "--tuner_type", "lora"},
+                                      {S::kMegatron, "run.sh", 2, 1, "--micro_batch_size", "2"},
+                                      {S::kMegatron, "run.sh", 2, 1, "--tensor_model_parallel_size", "2"}});
+  EXPECT_EQ(became(split, "batch.global") + became(split, "batch.micro") + became(split, "parallel.data"), "1622");
+}
+
+TEST(HuggingFaceImport, AFileThatTrainsNothingIsRefused) {
+  for (const char* const key : {"export_dir", "infer_backend"})
+    expect_error<ConfigError>([&] { imported(S::kLlamaFactory, {{"template", "m"}, {key, "x"}}); }, {"nothing is trained"});
 }
 
 TEST(HuggingFaceImport, FilesOfUsersAreTaken) {

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -67,6 +68,13 @@ TEST(ShellReader, IntegersAreComputed) {
     EXPECT_EQ(words_in(std::string("run $((") + not_integers + "))"), "run|??") << not_integers;
 }
 
+TEST(ShellReader, VariablesOfASumThatIsACommandAreUnknownAfterwards) {
+  for (const char* const sum : {"((N = 8))", "((N+=1))", "(( N++ ))", "for ((N=0; N<2; N++)); do x; done", "((M = 1, N = 2))"})
+    EXPECT_TRUE(words_in(fmt::format("N=4\n{}\nrun $N", sum)).ends_with("run|??")) << sum;
+  EXPECT_EQ(words_in("N=4\nif (( N > 2 && N == 4 || N <= 3 )); then A=1; fi\nrun $N ${A-0}"), "run|4|??");
+  EXPECT_EQ(words_in("((run) ; run2)"), "run\nrun2");
+}
+
 TEST(ShellReader, ExprComputesIntegers) {
   EXPECT_EQ(words_in("N=4\nrun $(expr 16 / $N) \"$(expr $N \\* 2 - 1)\" $(expr 1 : 2) $(expression 1)"), "run|4|7|??|??");
   EXPECT_EQ(words_in("N=4\nif [ $N -gt 3 ] && [[ 2 -le $N ]]; then run; fi; if [ $N -lt x ]; then run2; fi"), "run\nrun2 ?");
@@ -95,7 +103,7 @@ TEST(ShellReader, WhatWouldBeExecutedHasNoValue) {
   EXPECT_EQ(reason("run ${A%.x}"), "\"${A%.x}\" in line 1 would have to be executed; write its value in its place");
   EXPECT_EQ(reason("run $1/x"), "\"$1\" is an argument of the script (set -- ARGUMENTS above its first command gives it)");
   EXPECT_EQ(reason("run \"$HOME\""), "\"$HOME\" is known where the script runs");
-  EXPECT_EQ(reason("for A in 1 2; do B=$A; done\nrun $B"),
+  EXPECT_EQ(reason("for A in $(ls); do B=$A; done\nrun $B"),
             "it depends on the loop in line 1, which import does not follow");
   EXPECT_EQ(reason("if [ -f x ]; then\nB=1\nfi\nrun $B"),
             "it depends on the condition in line 1, which import does not follow");
@@ -105,6 +113,54 @@ TEST(ShellReader, WhatWouldBeExecutedHasNoValue) {
   EXPECT_EQ(reason("N=$(expr 3 + 4 | cat)\nrun $N"),
             "\"$(expr 3 + 4 | cat)\" in line 1 would have to be executed; write its value in its place");
   EXPECT_EQ(words_in("A=$(x 'a)' \"$(y ')')\" \\) )\nB=1\nrun $B"), "run|1");
+}
+
+TEST(ShellReader, PathsOfTheScriptAndOfItsFolderAreKnown) {
+  const auto words = [](std::string_view script) {
+    std::string all;
+    const std::vector<ShellCommand> commands = read_shell(script, "a/b/run.sh");
+    for (const ShellWord& word : commands.back().words) all += (all.empty() ? "" : "|") + word.text;
+    return all;
+  };
+  EXPECT_EQ(words("run $0 ${BASH_SOURCE} \"${BASH_SOURCE[0]}\""), "run|a/b/run.sh|a/b/run.sh|a/b/run.sh");
+  EXPECT_EQ(words("D=$(dirname \"$0\")\nrun $D/z.yaml `dirname $0`/y $(dirname -- \"${BASH_SOURCE[0]}\")"),
+            "run|a/b/z.yaml|a/b/y|a/b");
+  EXPECT_EQ(words("run $(dirname x) $(dirname /x/)"), "run|.|/");
+  EXPECT_EQ(words("run $(basename $0 .sh) $(basename /c/d/) $(basename $(dirname $0))"), "run|run|d|b");
+  const std::string here = std::filesystem::current_path().string();
+  EXPECT_EQ(words("D=\"$( cd -- \"$(dirname \"${BASH_SOURCE[0]}\")/..\" &> /dev/null && pwd )\"\nrun $D"), "run|" + here + "/a");
+  EXPECT_EQ(words("cd \"$(dirname $0)\" || exit\nrun $PWD $(pwd)/c $(realpath ../d)"),
+            "run|" + here + "/a/b|" + here + "/a/b/c|" + here + "/a/d");
+  EXPECT_EQ(words("(cd a)\nbash -c 'cd /c'\ncd /b/c; cd ..; run $PWD `pwd -P`"), "run|/b|/b");
+  for (const char* const open : {"$(dirname $X)", "$(basename $(x))", "$(pwd | x)", "$(cd x && ls)", "$(realpath --x=a b)"})
+    EXPECT_EQ(words_in(fmt::format("run {}", open)), "run|??") << open;
+  EXPECT_EQ(words_in("cd $X\nrun $PWD $(pwd) $(realpath x) $(dirname x/y)"), "cd|??\nrun|??|??|??|x");
+  EXPECT_EQ(words_in("if [ -d x ]; then cd x; fi\nrun $PWD"), "cd|x ?\nrun|??");
+  EXPECT_TRUE(read_shell("run $0", "-")[0].words[1].unknown.ends_with("\"$0\" is known where the script runs"));
+  EXPECT_EQ(read_shell("\nrun $0", "run.sh")[0].words[1].line, 2);
+}
+
+TEST(ShellReader, LoopsAreFollowedWhileTheirPassesAreKnown) {
+  EXPECT_EQ(words_in("A=(c d)\nfor X in a 'b c' \"${A[@]}\"; do\n  run \"$X\"\ndone\nend $X"),
+            "run|a\nrun|b c\nrun|c\nrun|d\nend|d");
+  EXPECT_EQ(words_in("N=0\nwhile [ $N -lt 3 ]; do N=$((N + 1)); run $N; done; until [ $N = 3 ]; do x; done; end $N"),
+            "run|1\nrun|2\nrun|3\nend|3");
+  EXPECT_EQ(words_in("set -- --lr 1e-4 --mbs 4 -x\nwhile [[ $# -gt 0 ]]; do\n  case \"$1\" in\n    --lr) LR=\"$2\"; shift 2;;\n"
+                     "    --mbs)\n    M=$2\n    shift\n    shift\n    ;;\n    *) O=$1; shift;;\n  esac\ndone\nrun $LR $M $O $#"),
+            "set|--|--lr|1e-4|--mbs|4|-x\nshift|2\nshift\nshift\nshift\nrun|1e-4|4|-x|0");
+  EXPECT_EQ(words_in("for X in 1 2 3 4; do if [ $X = 2 ]; then continue; fi; [ $X != 4 ] || break\n"
+                     "for Y in a; do run $X $Y; done; done"),
+            "run|1|a\ncontinue\nrun|3|a\nbreak");
+  EXPECT_EQ(words_in("for X in 1 2; do N=$X; if [ -f x ]; then break; fi; M=$X; done\nrun $N $M $X"),
+            "break ?\nbreak ?\nrun|??|??|??");
+  EXPECT_EQ(words_in("for X in 1 2; do for Y in 1; do break 2; done; N=$X; done\nrun $N"), "break|2\nbreak|2 ?\nrun|??");
+  EXPECT_EQ(words_in("for X; do run; done; for X in \"$@\"; do run; done; for X in; do run; done\nend"), "end") << "no arguments";
+  EXPECT_EQ(words_in("set -- a b\nfor X; do run $X; done"), "set|--|a|b\nrun|a\nrun|b");
+  for (const char* const open : {"for X in $(ls)", "for X in *.sh", "for X in {1..3}", "for X in a $Y", "select X in a", "while x"})
+    EXPECT_TRUE(words_in(fmt::format("{}; do run $X; N=1; done\nend $N", open)).ends_with("?\nend|??")) << open;
+  EXPECT_EQ(words_in("while read X; do run; done < x\nfor X in a; do run; done > log"), "read|X\nrun ?\nrun");
+  EXPECT_NE(refused_shell("while [ 1 ]; do x; done").find("more than 4 MiB once variables are replaced"), std::string::npos);
+  EXPECT_EQ(refused_shell("for X in a; do x"), "run.sh:1:1: nothing closes this \"loop\"");
 }
 
 TEST(ShellReader, SetGivesTheScriptItsArguments) {
@@ -119,7 +175,7 @@ TEST(ShellReader, TextsThatCatWritesIntoFilesAreKept) {
     ShellFiles files;
     read_shell(script, "run.sh", {}, {}, &files);
     std::string all;
-    for (const auto& [name, text] : files) all += fmt::format("{}: {}", name, text);
+    for (const auto& [name, file] : files) all += file.unknown.empty() ? fmt::format("{}: {}", name, file.text) : "";
     return all;
   };
   EXPECT_EQ(written("N=2\ncat <<EOT > d/ds.$N.json\n{\"stage\": $N, \"a\": \"\\$N\"}\nEOT\nrun"),
@@ -138,16 +194,19 @@ TEST(ShellReader, FilesThatOtherCommandsChangeAreNotKept) {
   const auto written = [](std::string_view then) {
     ShellFiles files;
     read_shell(fmt::format("cat <<E > ./x\n1\nE\n{}", then), "run.sh", {}, {}, &files);
-    return files.contains("x") ? files["x"] : "lost";
+    return files["x"].unknown.empty() ? files["x"].text : "lost";
   };
   EXPECT_EQ(written("cat <<E >> d/../x\n2\nE\n"), "1\n2\n");
   EXPECT_EQ(written("cat <<E > x 2>/dev/null\n2\nE\n"), "2\n") << "errors go elsewhere";
   EXPECT_EQ(written("cat <<E 2> x 1> y\n2\nE\n"), "lost");
   for (const char* const change : {"echo 2 > x", "echo 2 >> ./x", "run &> x", "run 2>> x", "{ echo 2; } >> x", "[ -f y ] > x",
                                    "[ -f y ] && echo 2 > x", "[ -f y ] && cat <<E >> x\n2\nE\n", "cat a <<E >> x\n2\nE\n",
-                                   "cat <<E >> x; echo 3 > x\n2\nE\n", "> x"})
+                                   "cat <<E >> x; echo 3 > x\n2\nE\n", "> x", "sed -i s/1/2/ x",
+                                   "sed -e s/1/2/ --in-place=.bak ./x", "perl -pi -e s/1/2/ x", "cp y x", "mv y d/../x", "rm x",
+                                   "cp d/x .", "echo 2 | tee x", "tee -a x < y", "[ -f y ] && sed -i s/1/2/ x"})
     EXPECT_EQ(written(change), "lost") << change;
-  for (const char* const same : {"run < x > y", "[ a = b ] && echo 2 > x", "if [ a = b ]; then { run; } > x; fi", "run 2>&1"})
+  for (const char* const same : {"run < x > y", "sed s/1/2/ x", "cp x y", "cat x | tee y", "run 2>&1",
+                                 "[ a = b ] && echo 2 > x", "if [ a = b ]; then { run; } > x; fi"})
     EXPECT_EQ(written(same), "1\n") << same;
 }
 
@@ -162,9 +221,10 @@ TEST(ShellReader, TestsOfTextsDecideAndOthersLeaveDoubt) {
   EXPECT_EQ(words_in("if [ -d a ]; then run; exit 1; fi\nrun2"), "run ?\nexit|1 ?\nrun2");
   EXPECT_EQ(words_in("mkdir a || exit 1\ncd a && run"), "mkdir|a\ncd|a\nrun") << "commands are taken to succeed";
   EXPECT_EQ(words_in("f() {\n  run\n}\nwhile x; do run2; done\ncase $A in\n  a|b) run3;;\n  *) run4\nesac\nend"),
-            "run ?\nx ?\nrun2 ?\nrun4\nend") << "A is nowhere set";
+            "run ?\nx\nrun2 ?\nrun4\nend") << "A is nowhere set";
   EXPECT_EQ(words_in("(cd a; run)\n{ run2; } > log\nif [ a ]; then (run3); fi | tee x"), "cd|a\nrun\nrun2\nrun3\ntee|x");
   EXPECT_EQ(words_in("! [ a ] && A=1\nrun $A\nif ! x; then run2; fi"), "!|[|a|]\nrun|??\n!|x\nrun2 ?");
+  EXPECT_EQ(words_in("A=1\n(A=2; run $A)\nrun $A"), "run|2\nrun|1") << "a shell of its own";
   EXPECT_EQ(words_in("if [[ a == b && c == c || d == d ]]; then run; fi"), "run");
   EXPECT_EQ(words_in("if [[ a == a && ( b == b ) ]]; then run; fi"), "run ?");
 }
@@ -240,7 +300,7 @@ TEST(ShellReader, WhatDoesNotCloseIsRefusedByItsPlace) {
   EXPECT_EQ(refused_shell("a ${b"), "run.sh:1:5: nothing closes this brace");
   EXPECT_EQ(refused_shell("A=(b\nc"), "run.sh:1:1: nothing closes this parenthesis");
   EXPECT_EQ(refused_shell("if a; then b"), "run.sh:1:1: nothing closes this \"if\"");
-  EXPECT_EQ(refused_shell("a\nfi"), "run.sh:2:1: \"f\" stands here alone; correct the script");
+  EXPECT_EQ(refused_shell("a\nfi"), "run.sh:2:1: \"fi\" stands here alone; correct the script");
   EXPECT_EQ(refused_shell("((1)"), "run.sh:1:1: nothing closes this \"(\"");
   EXPECT_EQ(refused_shell("f ("), "run.sh:1:3: \"(\" stands here alone; correct the script");
   EXPECT_EQ(refused_shell("[[ a"), "run.sh:1:1: no \"]]\" closes this");

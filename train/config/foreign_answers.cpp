@@ -211,11 +211,13 @@ std::string coming_from_markdown() {
       "trident import run.sh --plan --cluster h100_sxm_ndr        # what a step costs with it, and with ddp, zero1, zero2, zero3\n"
       "```\n\n"
       "Write a command into a file such as `run.sh`, or give `-` and the command on standard input. Files that it names are\n"
-      "looked for beside it, then in the working directory. Nothing is executed or downloaded. `PREFIX` is of token files that\n"
-      "`trident data prepare` wrote; [quickstart.md](quickstart.md#coming-from-another-system) goes through a whole run.\n\n"
+      "looked for where it goes by `cd`, in the working directory and beside it, and such as `conf/ds.json` in the folders above,\n"
+      "too. Nothing is executed or downloaded. `PREFIX` is of token files that `trident data prepare` wrote;\n"
+      "[quickstart.md](quickstart.md#coming-from-another-system) goes through a whole run.\n\n"
       "A value that only the script's user knows, such as `$1`, `$DATA_PATH` or `$(nproc)`, is left out and listed; `trident\n"
       "train` asks for it. A line `set -- ARGUMENTS` above the script's first command gives it its arguments, and what\n"
-      "`cat <<END > ds.json` writes there is read as that file.\n\n"
+      "`cat <<END > ds.json` writes there is read as that file. One that `sed -i`, `cp`, `tee` or a redirection changes is\n"
+      "refused.\n\n"
       "The tables below are what is read: ";
   std::string systems;
   for (const ForeignSection& section : foreign_sections()) {
