@@ -10,8 +10,10 @@ void take_default(Facts& facts, std::string_view name, JsonValue value, ForeignS
   facts.take(name, of_default(system, std::move(value)));
 }
 
-// DeepSpeed trains with its default of a number that its file leaves out: Trainer fills in those that are "auto".
-void take_left_out(Facts& facts, std::string_view name, JsonValue value, std::initializer_list<std::string_view> ours) {
+// DeepSpeed trains with its default of a number that its file leaves out: Trainer fills in those that are "auto", with its own
+// default, `of_trainer` where that is another number.
+void take_left_out(Facts& facts, std::string_view name, JsonValue value, std::initializer_list<std::string_view> ours,
+                   const std::optional<JsonValue>& of_trainer = {}) {
   if (facts.find("@json") == nullptr) return;
   const bool is_auto = facts.find(fmt::format("@json:{}", name)) != nullptr;
   for (const std::string_view one : ours) {
@@ -20,7 +22,8 @@ void take_left_out(Facts& facts, std::string_view name, JsonValue value, std::in
       facts.remark(one, "DeepSpeed's file leaves this number out, so that DeepSpeed's default counts; \"auto\" would take yours");
     facts.erase(one);
   }
-  take_default(facts, name, std::move(value));
+  if (is_auto && of_trainer) take_default(facts, name, *of_trainer, ForeignSystem::kHuggingFace);
+  else take_default(facts, name, std::move(value));
 }
 
 void derive_accelerate_processes(Facts& facts) {
@@ -63,14 +66,14 @@ void derive_precision(Facts& facts) {
 void derive_optimizer(Facts& facts) {
   if (const Fact* const type = facts.find("@deepspeed_optimizer")) {
     facts.take("optimizer.type", *type);
-    take_left_out(facts, "optimizer.lr", 1e-3, {"optimizer.lr"});
+    take_left_out(facts, "optimizer.lr", 1e-3, {"optimizer.lr"}, 5e-5);
     take_left_out(facts, "optimizer.betas", JsonValue::Array{0.9, 0.999}, {"optimizer.betas", "@beta1", "@beta2"});
     if (facts.is("optimizer.type", "adamw")) take_left_out(facts, "optimizer.eps", 1e-8, {"optimizer.eps"});
     take_left_out(facts, "optimizer.weight_decay", 0, {"optimizer.weight_decay"});
   }
   if (const Fact* const schedule = facts.find("@deepspeed_scheduler")) {
     facts.take("lr_schedule.type", *schedule);
-    take_left_out(facts, "lr_schedule.warmup_steps", 1000, {"lr_schedule.warmup_steps", "@warmup_ratio"});
+    take_left_out(facts, "lr_schedule.warmup_steps", 1000, {"lr_schedule.warmup_steps", "@warmup_ratio"}, 0);
     if (facts.is("lr_schedule.type", "cosine")) take_default(facts, "@min_lr_ratio", 1e-4);
   }
   take_left_out(facts, "optimizer.grad_clip", 1.0, {"optimizer.grad_clip"});

@@ -209,6 +209,14 @@ TEST(DeepSpeedFiles, WhatTheFileLeavesOutIsDeepSpeedsDefaultWhateverTheProgramSa
     EXPECT_NE(taken.find(part), std::string::npos) << part << ": " << taken;
 }
 
+TEST(DeepSpeedFiles, AnAutoThatNobodyResolvesIsTrainersDefault) {
+  const std::string values = all_values_of(imported_text("ds.json", R"({
+    "optimizer": {"type": "AdamW", "params": {"lr": "auto", "eps": "auto"}},
+    "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_num_steps": "auto"}}})"));
+  EXPECT_NE(values.find("optimizer.lr?=5e-05"), std::string::npos) << values;
+  EXPECT_NE(values.find("lr_schedule.warmup_steps?=0"), std::string::npos) << values;
+}
+
 TEST(DeepSpeedFiles, AWarmUpThatTrainerWritesIsNoneWhereNoArgumentSaysOne) {
   std::vector<ForeignLeaf> leaves =
       leaves_of_text("ds.json", R"({"scheduler": {"type": "WarmupDecayLR", "params": {"warmup_num_steps": "auto"}}})");
