@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <cstring>
 #include <optional>
+#include <span>
 #include <unordered_map>
 #include <utility>
 
@@ -44,7 +45,7 @@ namespace {
 //   bf16  any    Bf16Products::kConverted                          blocked_product.h      widened while it is packed
 //   f16   any    all                                               blocked_product.h      likewise
 //   any   any    with summands, no bf16 on AMX                     blocked_product.h      nothing is read or rounded twice
-//   any   any    a not transposed, m <= kFewRows, not scaled       few_rows.h             with SmallProducts::kRowByRow alone:
+//   any   any    a not transposed, m <= kFewRows                   few_rows.h             with SmallProducts::kRowByRow alone:
 //                                                                                         reads b once, at memory's rate
 enum class EntryPoint : std::uint8_t { kNothing, kFewRows, kSgemm, kGemmBf16, kPrimitive, kBlocked };
 
@@ -203,7 +204,7 @@ class OnednnMatmul::Implementation {
     TRIDENT_CHECK((s.in == DType::kF32 || s.in == DType::kBF16 || s.in == DType::kF16) && (s.out == DType::kF32 || s.out == s.in),
                   "{}: products are of f32, bf16 or f16, their results f32 or of the same type", describe(s));
     if (s.m == 0 || s.n == 0 || s.k == 0) return EntryPoint::kNothing;
-    const bool few_rows = small_ == SmallProducts::kRowByRow && s.m <= kFewRows && s.scale == 1.0f;
+    const bool few_rows = small_ == SmallProducts::kRowByRow && s.m <= kFewRows;
     if (few_rows && s.transpose_a == Transpose::kNo) return EntryPoint::kFewRows;
     if (s.in == DType::kF32) return EntryPoint::kSgemm;
     if (s.in == DType::kF16 || bf16_ == Bf16Products::kConverted) return EntryPoint::kBlocked;
@@ -261,7 +262,8 @@ class OnednnMatmul::Implementation {
 
   // Whether few rows are summed right where the result lies.
   static bool sums_in_place(const MatmulShape& s) {
-    return s.out == DType::kF32 && (s.accumulate == Accumulate::kNo || s.transpose_b == Transpose::kNo);
+    const bool adds = s.transpose_b == Transpose::kNo && s.scale == 1.0f;
+    return s.out == DType::kF32 && (s.accumulate == Accumulate::kNo || adds);
   }
   // The first operand in f32, the sums, and what they are added to.
   static std::int64_t few_rows_floats(const MatmulShape& s) {
@@ -298,13 +300,14 @@ class OnednnMatmul::Implementation {
       else
         few_rows_.times(t, sums + first, s.n, x, s.m, w + first * width, s.n, count, s.k, accumulate);
     };
-    const std::int64_t threads = std::min(team_size(), ceil_div(s.n, kColumnsOfAThread));
-    if (threads <= 1) return columns(0, s.n);
+    const std::int64_t threads = std::clamp<std::int64_t>(ceil_div(s.n, kColumnsOfAThread), 1, team_size());
     const std::int64_t part = round_up(ceil_div(s.n, threads), kColumnsOfAThread);
     on_team(threads, [&](std::int64_t i, std::int64_t) {
       const std::int64_t first = std::min(s.n, i * part);
       columns(first, std::min(part, s.n - first));
     });
+    if (s.scale == 1.0f) return;
+    for (float& sum : std::span(sums, static_cast<std::size_t>(s.m * s.n))) sum *= s.scale;
   }
 
   Bf16Products bf16_;

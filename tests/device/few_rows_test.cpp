@@ -71,10 +71,11 @@ std::vector<Product> products() {
     for (const DType out : {DType::kF32, in})
       for (const Transpose transposed : {Transpose::kYes, Transpose::kNo})
         for (const Accumulate accumulate : {Accumulate::kNo, Accumulate::kYes})
-          for (const auto& [n, k] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {37, 19}, {130, 64}, {7, 32}, {450, 333}}) {
-            const MatmulShape shape{9, n, k, Transpose::kNo, transposed, in, out, accumulate};
-            all.push_back({shape, values(9 * k, 1), values(n * k, 2), values(9 * n, 3)});
-          }
+          for (const auto& [n, k] : {std::pair<std::int64_t, std::int64_t>{1, 1}, {37, 19}, {130, 64}, {7, 32}, {450, 333}})
+            for (const float scale : {1.0f, 2.5f}) {  // an adapter's products have one
+              const MatmulShape shape{9, n, k, Transpose::kNo, transposed, in, out, accumulate, scale};
+              all.push_back({shape, values(9 * k, 1), values(n * k, 2), values(9 * n, 3)});
+            }
   return all;
 }
 
@@ -88,12 +89,12 @@ TEST(FewRows, AreSumsOfProducts) {
           double sum = s.accumulate == Accumulate::kYes ? p.old[static_cast<std::size_t>(r * s.n + c)] : 0, size = std::abs(sum);
           for (std::int64_t i = 0; i < s.k; ++i) {
             const auto at = static_cast<std::size_t>(s.transpose_b == Transpose::kYes ? c * s.k + i : i * s.n + c);
-            const double product = static_cast<double>(p.a[static_cast<std::size_t>(r * s.k + i)]) * p.b[at];
+            const double product = static_cast<double>(s.scale) * p.a[static_cast<std::size_t>(r * s.k + i)] * p.b[at];
             sum += product;
             size += std::abs(product);
           }
-          // A sum of k+1 summands in f32 has at most k roundings of its size, and bf16 one more of 2^-9 of the result.
-          const double bound = size * static_cast<double>(s.k + 1) * 0x1p-24 + (s.out != DType::kF32 ? std::abs(sum) * 0x1p-8 : 0);
+          // A sum of k+1 summands in f32 has at most k roundings of its size, a scale one more, bf16 one of 2^-9 of the result.
+          const double bound = size * static_cast<double>(s.k + 2) * 0x1p-24 + (s.out != DType::kF32 ? std::abs(sum) * 0x1p-8 : 0);
           ASSERT_NEAR(out[static_cast<std::size_t>(r * s.n + c)], sum, bound)
               << to_string(level) << " n " << s.n << " k " << s.k << " row " << r << " column " << c;
         }

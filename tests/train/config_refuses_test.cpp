@@ -75,7 +75,8 @@ TEST(ConfigRefuses, OutOfRange) {
   expect_refusal({"run.seed=-1"}, {"run.seed = -1"});
   expect_refusal({"batch.micro=0"}, {"batch.micro = 0"});
   expect_refusal({"recompute.head_chunk=-1"}, {"recompute.head_chunk = -1: must be an integer from 0 to 2147483647"});
-  expect_refusal({"optimizer.lr=-1e-3"}, {"optimizer.lr = -0.001: must be a number >= 0"});
+  expect_refusal({"optimizer.lr=-1e-3"}, {"optimizer.lr = -0.001: must be a number > 0"});
+  expect_refusal({"optimizer.lr=0"}, {"optimizer.lr = 0: must be a number > 0"});
   expect_refusal({"optimizer.eps=0"}, {"optimizer.eps = 0: must be a number > 0"});
   expect_refusal({"optimizer.betas=[0.9,1.0]"}, {"must be a list of 2 numbers >= 0 and < 1"});
   expect_refusal({"model.dropout=1"}, {"model.dropout = 1: must be a number >= 0 and < 1 or null"});

@@ -261,7 +261,7 @@ std::vector<Option> number_options() {
       {.path = "optimizer.type", .takes = kString, .fallback = "\"adamw\"",
        .doc = "Update rule; lion keeps one moment, not two, and wants a smaller rate and more decay.", .choices = update_rules(),
        .reserved_values = other_update_rules()},
-      {.path = "optimizer.lr", .takes = kNumber, .fallback = "3e-4", .doc = "Highest learning rate.", .range = kFromZero, .aka = {"learning_rate"}},
+      {.path = "optimizer.lr", .takes = kNumber, .fallback = "3e-4", .doc = "Highest learning rate.", .range = kPositive, .aka = {"learning_rate"}},
       {.path = "optimizer.betas", .takes = kNumbers, .fallback = "[0.9, 0.95]",
        .doc = "Decay of the first and second moment; lion: within the sign, and of its moment.",
        .range = kProbability, .length = 2, .aka = {"adam_beta1", "adam_beta2"}},
