@@ -42,6 +42,8 @@ std::string_view likely_name(std::string_view name, const std::vector<std::strin
 
 std::string name_hint(std::string_view name, const std::vector<std::string_view>& candidates) {
   std::string_view near = likely_name(name, candidates);
+  const auto longer = std::ranges::find_if(candidates, [&](std::string_view it) { return it.starts_with(name); });
+  if (near.empty() && longer != candidates.end() && !name.empty()) near = *longer;
   if (near.empty()) {
     std::vector<std::string_view> words;
     for (const std::string_view candidate : candidates)

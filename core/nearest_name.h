@@ -17,8 +17,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b);
 // from outside: nothing is near one of more than 100 bytes.
 std::string_view likely_name(std::string_view name, const std::vector<std::string_view>& candidates);
 
-// "; did you mean "llama-1m"?": likely_name(), or else the first candidate of which it is a beginning up to one of - _ and dots, as
-// "lama" is. "" where none is near.
+// "; did you mean "llama-1m"?": likely_name(), or else the first candidate that begins with `name`, or of which it is likely_name()
+// up to one of - _ and dots, as "lama" is. "" where none is near.
 std::string name_hint(std::string_view name, const std::vector<std::string_view>& candidates);
 
 }  // namespace trident
