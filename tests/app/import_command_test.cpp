@@ -44,6 +44,7 @@ TEST_F(ImportCommand, PrintsTheConfigurationAndWhatBecameOfEachKeyBesideIt) {
   EXPECT_EQ(*config.find("parallel")->find("data"), JsonValue(4));
   EXPECT_NE(printed.out.find("zero2.yaml:4"), std::string::npos) << "where it comes from: " << printed.out;
   expect_parts(printed.err, {"taken over (", "zero2.yaml:5", "mixed_precision: bf16", "precision.compute = \"bf16\""});
+  expect_parts(printed.err, {"still missing for trident train --import (5)", "\n  data.train: --set data.train=PREFIX"});
   for (std::size_t at = 0, end = 0; (end = printed.err.find('\n', at)) != std::string::npos; at = end + 1)
     EXPECT_LE(end - at, 140u) << printed.err.substr(at, end - at);
   const std::string copy = folder_ / "c.json";
