@@ -290,7 +290,7 @@ TEST(SimulatedCublasLt, MemoryMustBeTheDevices) {
     }
     return error;
   };
-  alignas(16) static float host[64];
+  alignas(256) static float host[64];
   EXPECT_EQ(with([](ProductCall&) {}), cudaSuccess);
   EXPECT_EQ(with([](ProductCall& c) { c.a_data = host; }), cudaErrorIllegalAddress);
   EXPECT_EQ(with([](ProductCall& c) { c.b_data = host; }), cudaErrorIllegalAddress);
