@@ -200,7 +200,7 @@ void Lease::Turn::renew() {
     const bool is_late = pause > options.renew_seconds + options.patience_seconds / 3;
     if (written) renewed = now;
     struct stat status {};
-    if (is_there(next_path) || (::lstat(path.c_str(), &status) != 0 && errno == ENOENT)) note_lost();
+    if (::lstat(next_path.c_str(), &status) == 0 || (::lstat(path.c_str(), &status) != 0 && errno == ENOENT)) note_lost();
     lock.lock();
     if (is_late && !warned && !ends && options.warn) {  // under the lock: whoever ends the turn may take away what warns
       options.warn(fmt::format(

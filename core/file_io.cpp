@@ -9,6 +9,7 @@
 #include <cstdint>
 #include <cstring>
 #include <filesystem>
+#include <iterator>
 #include <system_error>
 #include <utility>
 
@@ -21,7 +22,8 @@ namespace {
 
 // True: the machine or the disk failed, perhaps for a moment. Any other error is about the path.
 bool is_storage_error(int error) {
-  return error == EIO || error == ESTALE || error == ETIMEDOUT || error == EMFILE || error == ENFILE || error == ENOMEM;
+  constexpr int kErrors[] = {EIO, ESTALE, ETIMEDOUT, ENOTCONN, ESHUTDOWN, EMFILE, ENFILE, ENOMEM};
+  return std::ranges::find(kErrors, error) != std::end(kErrors);
 }
 
 [[noreturn]] void refuse_unpermitted(const std::string& path, std::string_view what, int error) {
@@ -48,6 +50,15 @@ int open_to_read(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) fail_to_open(path);
   return descriptor;
+}
+
+// Whether a look found something. A disk that does not answer has not said that nothing is there: who believed it would replace
+// what is there, or tell people to remove it.
+bool is_found(int result, const std::string& path) {
+  if (result == 0) return true;
+  const int error = errno;
+  if (!is_storage_error(error)) return false;
+  throw StorageError(fmt::format("{}: cannot be looked at: {}; check the disk", path, std::strerror(error)), error);
 }
 
 // One part of a path, through no link. A link opened as a folder gives ENOTDIR, as a file does: which it is, is asked again.
@@ -82,14 +93,19 @@ std::size_t size_of_regular_file(int descriptor, const std::string& path) {
 
 }  // namespace
 
+bool is_there(const std::string& path) {
+  struct stat status {};
+  return is_found(::lstat(path.c_str(), &status), path);
+}
+
 bool file_exists(const std::string& path) {
   struct stat status {};
-  return ::stat(path.c_str(), &status) == 0 && S_ISREG(status.st_mode);
+  return is_found(::stat(path.c_str(), &status), path) && S_ISREG(status.st_mode);
 }
 
 bool folder_exists(const std::string& path) {
   struct stat status {};
-  return ::stat(path.c_str(), &status) == 0 && S_ISDIR(status.st_mode);
+  return is_found(::stat(path.c_str(), &status), path) && S_ISDIR(status.st_mode);
 }
 
 void check_may_read(const std::string& path) {

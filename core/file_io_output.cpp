@@ -92,11 +92,6 @@ auto is_temporary_of(const std::string& path) {
 
 }  // namespace
 
-bool is_there(const std::string& path) {
-  struct stat status {};
-  return ::lstat(path.c_str(), &status) == 0;
-}
-
 void rename_file(const std::string& from, const std::string& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) fail_to_write(to, fmt::format("{} cannot be renamed into its place", from));
 }

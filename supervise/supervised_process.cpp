@@ -160,6 +160,8 @@ bool SupervisedProcess::has_left_some() {
   return !none_left_;
 }
 
+std::vector<pid_t> SupervisedProcess::processes() const { return children_in("/proc/thread-self/children"); }
+
 std::optional<std::int64_t> SupervisedProcess::ticks_beside_the_dead() const {
   const std::vector<pid_t> children = children_of(process_);
   const auto lives = [](pid_t child) {
@@ -175,7 +177,7 @@ void SupervisedProcess::send(int signal) const { ::kill(-process_, signal); }
 
 void SupervisedProcess::kill_all() {
   if (!none_left_) send(SIGKILL);
-  for (const pid_t process : children_in("/proc/thread-self/children")) ::kill(process, SIGKILL);
+  for (const pid_t process : processes()) ::kill(process, SIGKILL);
 }
 
 }  // namespace trident

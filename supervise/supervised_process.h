@@ -48,6 +48,8 @@ class SupervisedProcess {
   std::optional<int> exit_code();
   // Whether processes that it started live on. After its end. Does not wait.
   bool has_left_some();
+  // The command and those that it left behind, as far as they have not ended.
+  std::vector<pid_t> processes() const;
 
   // CPU ticks of the command so far, if it has child processes and all of them are dead: a launcher whose number then stays the
   // same waits for nothing that could come. Nothing if one lives, or it has none.

@@ -1,5 +1,8 @@
 #include "supervise/supervisor.h"
 
+#include <fmt/ranges.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
@@ -31,6 +34,8 @@ constexpr double kFailedSeconds = 15;  // for a command whose run has failed, li
 constexpr double kAliveSeconds = 10;  // a run that lives renews its lease every 3 s
 constexpr double kStuckSeconds = 10;  // without a living child and without computing; launchers notice such ends in milliseconds
 constexpr double kOften = 0.01;       // seconds, while waiting for those
+constexpr double kHeldSeconds = 10;   // for a process to end that was killed; a disk that hangs holds it
+constexpr double kHeldAgainSeconds = 60;  // until that is said again
 
 struct NamedConfig {
   std::string file;
@@ -193,25 +198,37 @@ class Supervisor {
   }
 
  private:
+  // When a command and what it left were killed first, and after how many seconds it is said that they live on.
+  struct Killing {
+    std::optional<double> since;
+    double said_next = kHeldSeconds;
+  };
+
   // Until the command has ended, and all that it started.
   int run_once(const std::vector<std::string>& command, EndOfStart& watched) {
     SupervisedProcess process(command, signals_);
     std::optional<int> code;
     bool overdue = false;
     double left_since = 0;
+    Killing killing;
+    const auto kill_all = [&] {
+      process.kill_all();
+      if (!killing.since) killing.since = monotonic_seconds();
+    };
     for (;;) {
       if (!code) {
         code = process.exit_code();
         left_since = monotonic_seconds();
       }
       if (code && !process.has_left_some()) return overdue ? exit_status(ExitCode::kCommunication) : *code;
-      if (!code && is_stuck(process)) process.kill_all();
+      if (!code && is_stuck(process)) kill_all();
       if (!code && !overdue && watched.is_overdue()) {
         overdue = true;
         say_overdue(*watched.cause());
-        process.kill_all();
+        kill_all();
       }
-      if (code && (overdue || stop_signals_ > 1 || monotonic_seconds() - left_since > kLeftSeconds)) process.kill_all();
+      if (code && (overdue || stop_signals_ > 1 || monotonic_seconds() - left_since > kLeftSeconds)) kill_all();
+      say_held(process, killing);
       const std::optional<int> signal = signals_.wait(code ? kOften : kLook);
       if (!signal || *signal == SIGCHLD) continue;
       if (*signal == SIGHUP && stop_signals_ > 0) continue;
@@ -221,9 +238,20 @@ class Supervisor {
                      signal_name(*signal));
         process.send(SIGUSR1);
       } else {
-        process.kill_all();
+        kill_all();
       }
     }
+  }
+
+  // Nobody ends a process that the system holds, and a start beside it might write where it does.
+  void say_held(const SupervisedProcess& process, Killing& killing) const {
+    const double seconds = killing.since ? monotonic_seconds() - *killing.since : 0;
+    if (seconds < killing.said_next) return;
+    killing.said_next = seconds + kHeldAgainSeconds;
+    logger_.warning(
+        "trident supervise: {:.0f} s after they were killed, processes that {} started have not ended: pid {}; what follows waits "
+        "for that; see what holds them (ps -o pid,state,wchan: D is a disk that hangs), or kill -9 {}, which ends this without it",
+        seconds, in_quotes(options_.command[0]), fmt::join(process.processes(), ", "), ::getpid());
   }
 
   void say_overdue(const RunFailure& cause) const {

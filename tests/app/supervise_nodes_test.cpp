@@ -2,7 +2,9 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <signal.h>
+#include <sys/ptrace.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -110,6 +112,24 @@ TEST_F(SuperviseNodes, AProbeOfTheUsersHasItsTime) {
   EXPECT_EQ(noted(), "good slots=4\n4 --set parallel={\"data\":2,\"pipeline\":2} ") << outcome.err;
   EXPECT_TRUE(contains(outcome.err, "silent0 is left out: the probe took more than 5 s")) << outcome.err;
   EXPECT_TRUE(contains(outcome.err, "and 22 more")) << outcome.err;
+}
+
+// A disk that hangs holds a killed process as a tracer does that does not ask how its own has ended.
+TEST_F(SuperviseNodes, AProbeThatDoesNotEndWhenKilledHoldsNobodyUp) {
+  BackgroundProgram job(words("n1 slots=4\nn2 slots=2\n", kNote + "exit 64",
+                              {"--probe", "test {host} = n1 || exec sleep 1000", "--probe-seconds", "5"}));
+  const auto sleeping = [&] {
+    std::vector<pid_t> all = descendants_of(job.process());
+    std::erase_if(all, [](pid_t p) { return read_file(fmt::format("/proc/{}/comm", p)) != "sleep\n"; });
+    return all;
+  };
+  ASSERT_TRUE(within(4, [&] { return !sleeping().empty(); })) << job.err();
+  const pid_t probe = sleeping().at(0);
+  if (ptrace(PTRACE_SEIZE, probe, nullptr, nullptr) != 0) GTEST_SKIP() << "this system lets no process trace another";
+  EXPECT_TRUE(within(60, [&] { return !noted().empty(); })) << job.err();
+  EXPECT_TRUE(contains(job.err(), "n2 is left out: the probe took more than 5 s")) << job.err();
+  waitpid(probe, nullptr, 0);
+  EXPECT_EQ(job.wait_to_end(150), 64) << job.err();
 }
 
 TEST_F(SuperviseNodes, AHostThatFailedTwiceIsLeftOut) {

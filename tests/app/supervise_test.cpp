@@ -1,5 +1,7 @@
 // trident supervise: what is started again, what is not, whom signals reach, and that nothing is left behind.
 #include <signal.h>
+#include <sys/ptrace.h>
+#include <sys/wait.h>
 
 #include <algorithm>
 #include <array>
@@ -133,6 +135,24 @@ TEST_F(Supervise, ASecondSignalKills) {
   EXPECT_EQ(job.wait_to_end(150), 137) << job.err();
   EXPECT_EQ(noted(), "ru") << "passed on once";
   EXPECT_TRUE(std::ranges::none_of(all, is_running));
+}
+
+// A disk that hangs holds a killed process as a tracer does that does not ask how its own has ended.
+TEST_F(Supervise, WhatDoesNotEndWhenKilledIsNamed) {
+  BackgroundProgram job(words("printf r >> $F; exec sleep 1000"));
+  ASSERT_TRUE(within(150, [&] { return noted() == "r"; })) << job.err();
+  const std::vector<pid_t> all = descendants_of(job.process());
+  ASSERT_EQ(all.size(), 1u);
+  if (ptrace(PTRACE_SEIZE, all[0], nullptr, nullptr) != 0) GTEST_SKIP() << "this system lets no process trace another";
+  for (int times = 1; times <= 2; ++times) {
+    kill(job.process(), SIGTERM);
+    ASSERT_TRUE(within(150, [&] { return times == 2 || contains(job.err(), "passed on as SIGUSR1"); })) << job.err();
+  }
+  const std::string line = fmt::format("s after they were killed, processes that \"sh\" started have not ended: pid {};", all[0]);
+  EXPECT_TRUE(within(150, [&] { return contains(job.err(), line); })) << job.err();
+  EXPECT_FALSE(job.ended());
+  while (waitpid(all[0], nullptr, 0) == all[0]) continue;  // it stopped for the first signal, and then it ended
+  EXPECT_EQ(job.wait_to_end(150), 137) << job.err();
 }
 
 TEST_F(Supervise, ASignalBetweenTwoStartsLeavesTheNextOut) {

@@ -15,6 +15,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -44,6 +45,12 @@ bool is_lost(const Lease& lease) {
     return true;
   }
   return false;
+}
+
+bool within_a_while(const std::function<bool()>& ready) {
+  for (const double start = monotonic_seconds(); !ready() && monotonic_seconds() - start < 60;)
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  return ready();
 }
 
 TEST(LeaseRecords, AreReadBackAndNothingElseIs) {
@@ -241,6 +248,21 @@ TEST_F(Leases, ALostTurnIsNoticedWithoutACommit) {
     EXPECT_FALSE(is_lost(third));
   }
   EXPECT_TRUE(record_at(3).done);
+}
+
+// A disk that did not answer has not said that another run has the folder.
+TEST_F(Leases, ALookThatFailsLosesNoTurn) {
+  Lease lease(folder_.path(), "mine", kQuick);
+  for (const int generation : {1, 2}) {
+    {
+      const FailingLook look(lease_name(generation));
+      EXPECT_TRUE(contains(error_of<StorageError>([&] { lease.check(); }), "Input/output error")) << generation;
+      const std::int64_t before = record_at(1).counter;
+      EXPECT_TRUE(within_a_while([&] { return record_at(1).counter > before + 1; }));
+    }
+    EXPECT_NO_THROW(lease.check());
+    EXPECT_FALSE(is_lost(lease));
+  }
 }
 
 TEST_F(Leases, ACommitOfWhoHoldsItIsMade) {

@@ -317,6 +317,18 @@ TEST_P(DatasetCommit, OnlyDeadTemporariesOfThePrefixAreRemoved) {
   EXPECT_EQ(folder.names(), expected);
 }
 
+// A disk that did not answer has not said that a file is missing: nobody is told to remove the others, and no mask is left out.
+TEST(DatasetLooks, ThatFailAreNoMissingFiles) {
+  const TemporaryFolder folder;
+  write_old(folder / "d", WithMask::kYes);
+  for (const char* const name : {".idx", ".bin", ".mask", ".trident.json"}) {
+    const FailingLook look(name);
+    const std::string error = error_of<StorageError>([&] { read_record(folder / "d"), IndexedDataset(folder / "d"); });
+    EXPECT_TRUE(contains(error, fmt::format("{}: cannot be looked at: Input/output error", name))) << error;
+  }
+  EXPECT_NO_THROW(IndexedDataset(folder / "d"));
+}
+
 INSTANTIATE_TEST_SUITE_P(Masks, DatasetCommit, ::testing::Values(WithMask::kNo, WithMask::kYes),
                          [](const auto& info) { return info.param == WithMask::kYes ? "With" : "Without"; });
 

@@ -1,6 +1,7 @@
 #include "tests/support/file_faults.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
@@ -30,6 +31,11 @@ struct {
   std::string suffix;
   std::function<void()> action;
 } before_open;
+
+struct {
+  std::string suffix;
+  std::atomic<bool> armed{false};
+} failing_look;
 
 bool is_short(Fault fault) { return fault == Fault::kShort || fault == Fault::kShortFrom; }
 
@@ -97,6 +103,19 @@ void note_open(const char* path) {
   if (before_open.action && std::string_view(path).ends_with(before_open.suffix)) std::exchange(before_open.action, nullptr)();
 }
 
+FailingLook::FailingLook(std::string suffix) {
+  failing_look.suffix = std::move(suffix);
+  failing_look.armed = true;
+}
+
+FailingLook::~FailingLook() { failing_look.armed = false; }
+
+bool look_fails(const char* path) {
+  const bool fails = failing_look.armed && std::string_view(path).ends_with(failing_look.suffix);
+  if (fails) errno = EIO;
+  return fails;
+}
+
 void note_creation(int flags) { last_creation = flags; }
 
 }  // namespace trident
@@ -110,6 +129,8 @@ int __real_fallocate(int descriptor, int mode, off_t offset, off_t size);
 int __real_ftruncate(int descriptor, off_t size);
 int __real_rename(const char* from, const char* to);
 int __real_unlink(const char* path);
+int __real_stat(const char* path, struct stat* status);
+int __real_lstat(const char* path, struct stat* status);
 
 int __wrap_open(const char* path, int flags, ...) {
   va_list arguments;
@@ -135,6 +156,8 @@ int __wrap_ftruncate(int descriptor, off_t size) { return trident::fails_here() 
 int __wrap_fsync(int) { return trident::fails_here() ? -1 : 0; }
 int __wrap_rename(const char* from, const char* to) { return trident::fails_here() ? -1 : __real_rename(from, to); }
 int __wrap_unlink(const char* path) { return trident::fails_here() ? -1 : __real_unlink(path); }
+int __wrap_stat(const char* path, struct stat* status) { return trident::look_fails(path) ? -1 : __real_stat(path, status); }
+int __wrap_lstat(const char* path, struct stat* status) { return trident::look_fails(path) ? -1 : __real_lstat(path, status); }
 
 // The library's calls of these find the executable's.
 int mkdir(const char* path, mode_t mode) noexcept {

@@ -1,7 +1,7 @@
 // Faults of the file system, at a chosen call. An executable that links trident_file_faults has its calls of open, write, pwrite,
-// fallocate, ftruncate, fsync, rename and unlink sent through here by the linker (--wrap, in CMakeLists.txt), the product's
-// included, and those of mkdir, rmdir and unlinkat, which std::filesystem makes, because this executable defines them. fsync
-// does nothing else: no test loses power, and disks are slow.
+// fallocate, ftruncate, fsync, rename, unlink, stat and lstat sent through here by the linker (--wrap, in CMakeLists.txt), the
+// product's included, and those of mkdir, rmdir and unlinkat, which std::filesystem makes, because this executable defines them.
+// fsync does nothing else: no test loses power, and disks are slow.
 #pragma once
 
 #include <cstdint>
@@ -40,6 +40,16 @@ class BeforeOpen {
   BeforeOpen& operator=(const BeforeOpen&) = delete;
 };
 void note_open(const char* path);
+
+// While alive, stat and lstat of paths that end with `suffix` fail with EIO.
+class FailingLook {
+ public:
+  explicit FailingLook(std::string suffix);
+  ~FailingLook();
+  FailingLook(const FailingLook&) = delete;
+  FailingLook& operator=(const FailingLook&) = delete;
+};
+bool look_fails(const char* path);
 
 // The flags of the last open that could make a file.
 int flags_of_last_creation();

@@ -128,14 +128,15 @@ std::optional<Error> fault_in(const Resume& resume, const AskedBy& asked, const 
   }
 }
 
-// One rank's error travels to all ranks as a text.
-std::string to_text(const Error& error) { return fmt::format("!{} {}", exit_status(error.code()), error.what()); }
+// One rank's error travels to all ranks as a text, behind a character that no path has.
+constexpr char kErrorMark = '\0';
+std::string to_text(const Error& error) { return fmt::format("{}{} {}", kErrorMark, exit_status(error.code()), error.what()); }
 Error error_in(const std::string& text) {
   const std::size_t space = text.find(' ');
   return Error(static_cast<ExitCode>(std::stoi(text.substr(1, space))), text.substr(space + 1));
 }
 void throw_if_error(const std::string& text) {
-  if (text.starts_with('!')) throw error_in(text);
+  if (text.starts_with(kErrorMark)) throw error_in(text);
 }
 
 // Collective. Nothing takes the place of a checkpoint that one rank may not read, whatever the others found.
