@@ -69,8 +69,8 @@ inline const float* row_weights(ConstTensorView weights) { return weights.data()
 // logits in all of these operations: softcap * tanh(logit / softcap) takes the place of a logit that is read.
 //
 // Reads the columns held here once: row_max f32[R] = largest valid logit (-infinity when there is none), sum_exp f32[R] =
-// sum exp(logit - row_max) (then 0), target_logit f32[R] = logit of the target minus row_max if this shard holds it, else 0. The arg
-// max is the first of equal logits: where an earlier one here is as large, target_logit is -FLT_MIN in the place of 0.
+// sum exp(logit - row_max) (then 0), target_logit f32[R] = logit of the target minus row_max if this shard holds it, else 0. The
+// first of equal logits is the arg max: where an earlier one here is as large, target_logit is -FLT_MIN in the place of 0.
 // targets i32[R]; a negative target is not counted (contributes 0).
 struct CrossEntropyStats {
   static constexpr OperationName kName{"cross_entropy_stats", WorkKind::kLoss};
