@@ -12,12 +12,12 @@ namespace trident {
 
 namespace {
 
-// A sum is cut after so many words. A panel of the first operand of this depth stays in the first-level cache.
-constexpr std::int64_t kDepthWords = 512;
+// A sum is cut into equal parts, multiples of kDepthStep, of at most so many words. Each part reads and writes all results.
+constexpr std::int64_t kMostDepthWords = 1024, kDepthStep = 16;
 // Rows and columns that are packed at a time, at most; fewer where their sums have to wait for the next cut in a buffer of f32.
-constexpr std::int64_t kMostLines = 2048, kMostSums = 1 << 20, kFewestLines = 1024;
-// A task multiplies so many panels of rows by panels of about so many columns, which stay in the second-level cache.
-constexpr std::int64_t kTaskPanels = 6, kTaskColumns = 256;
+constexpr std::int64_t kMostLines = 2048, kMostPacked = 1 << 20, kMostSums = 1 << 20, kFewestLines = 1024;
+// A task multiplies so many panels of rows by panels of about so many columns and words, which stay in the second-level cache.
+constexpr std::int64_t kTaskPanels = 6, kTaskColumns = 256, kTaskPacked = 1 << 17;
 // Rows whole pages apart would push each other out of the cache, and are packed.
 constexpr std::int64_t kPage = 4096;
 // A task packs about so many words.
@@ -26,15 +26,16 @@ constexpr std::int64_t kTaskWords = 1 << 15;
 // How a shape is cut, in the order of the loops over it.
 struct Blocks {
   Blocks(const ProductTiles& tiles, const MatmulShape& s)
-      : depth(kDepthWords * tiles.pack), words(ceil_div(std::min(s.k, depth), tiles.pack)) {
+      : depth(part(s.k, kMostDepthWords * tiles.pack, kDepthStep * tiles.pack)), words(ceil_div(std::min(s.k, depth), tiles.pack)) {
     const std::int64_t width = size_of(s.in);
     const bool in_words = tiles.pack * width == 4 && s.k % tiles.pack == 0;
     in_place = in_words && s.transpose_a == Transpose::kNo && s.k * width % kPage != 0;
     sums_apart = s.out != DType::kF32 && s.k > depth;
-    std::int64_t most_rows = in_place ? s.m : kMostLines, most_columns = kMostLines;
+    const std::int64_t most = std::min(kMostLines, kMostPacked / words);
+    std::int64_t most_rows = in_place ? s.m : most, most_columns = most;
     if (sums_apart) {
-      most_rows = std::clamp(kMostSums / s.n, kFewestLines, kMostLines);
-      most_columns = std::min(kMostSums / std::min(s.m, most_rows), kMostLines);
+      most_rows = std::clamp(kMostSums / s.n, kFewestLines, most);
+      most_columns = std::min(kMostSums / std::min(s.m, most_rows), most);
     }
     rows = part(s.m, most_rows, tiles.rows), columns = part(s.n, most_columns, tiles.columns);
   }
@@ -140,7 +141,8 @@ class Product {
   }
 
   void multiply() const {
-    const std::int64_t rows = kTaskPanels * tiles_.rows, columns = kTaskColumns, down = ceil_div(a_.lines, rows);
+    const std::int64_t rows = kTaskPanels * tiles_.rows, down = ceil_div(a_.lines, rows);
+    const std::int64_t columns = std::min(kTaskColumns, kTaskPacked / words_ / tiles_.columns * tiles_.columns);
     on_team(down * ceil_div(b_.lines, columns), [&](std::int64_t task, std::int64_t) {
       const std::int64_t i = task % down * rows, j = task / down * columns;
       multiply_piece(i, std::min(a_.lines, i + rows), j, std::min(b_.lines, j + columns));
@@ -188,6 +190,8 @@ class Product {
 }  // namespace
 
 std::int64_t blocked_workspace_floats(const ProductTiles& tiles, const MatmulShape& shape) { return Blocks(tiles, shape).floats(); }
+
+bool keeps_sums_apart(const ProductTiles& tiles, const MatmulShape& shape) { return Blocks(tiles, shape).sums_apart; }
 
 bool adds_rank(const ProductTiles& tiles, const MatmulShape& shape, std::int64_t rank) {
   return rank == 0 || (tiles.pack * size_of(shape.in) == 4 && rank % tiles.pack == 0 && shape.scale == 1.0f);

@@ -44,7 +44,8 @@ namespace {
 //   bf16  any    other, native bf16                                matmul primitive       AMX / AVX512-BF16 kernels, bf16 result
 //   bf16  any    Bf16Products::kConverted                          blocked_product.h      widened while it is packed
 //   f16   any    all                                               blocked_product.h      likewise
-//   any   any    with summands, no bf16 on AMX                     blocked_product.h      nothing is read or rounded twice
+//   any   any    with summands, no bf16 on AMX; a matrix alone:    blocked_product.h      nothing is read or rounded twice
+//                k >= kLongSum and no sums kept apart
 //   any   any    a not transposed, m <= kFewRows                   few_rows.h             with SmallProducts::kRowByRow alone:
 //                                                                                         reads b once, at memory's rate
 enum class EntryPoint : std::uint8_t { kNothing, kFewRows, kSgemm, kGemmBf16, kPrimitive, kBlocked };
@@ -165,7 +166,9 @@ class OnednnMatmul::Implementation {
     const EntryPoint alone = choose(shape);
     const bool tiles_are_slower = onednn_has_native_amx() && shape.in == DType::kBF16;
     if (alone == EntryPoint::kNothing || alone == EntryPoint::kFewRows || tiles_are_slower) return std::nullopt;
-    if (!adds_rank(tiles(shape), shape, rank)) return std::nullopt;
+    const bool library_is_faster = rank == 0 && alone != EntryPoint::kBlocked &&
+                                   (shape.k < kLongSum || keeps_sums_apart(tiles(shape), shape));
+    if (library_is_faster || !adds_rank(tiles(shape), shape, rank)) return std::nullopt;
     return 4 * (blocked_workspace_floats(tiles(shape), shape) + rank_workspace_floats(tiles(shape), shape, rank));
   }
 

@@ -152,7 +152,7 @@ TEST(Tiles, EveryLayoutAndTypeIsExactOnIntegers) {
 
 // More than one block of rows, of columns, and of rows, columns and the sum of a result of 16 bits.
 TEST(Tiles, BlocksFitTogether) {
-  MatmulShape s{1050, 1060, 1027, Transpose::kNo, Transpose::kNo, DType::kF32, DType::kF32, Accumulate::kYes};
+  MatmulShape s{1050, 1060, 2051, Transpose::kNo, Transpose::kNo, DType::kF32, DType::kF32, Accumulate::kYes};
   const IntegerOperands x(s);
   Fixture f;
   const std::vector<double> exact = run(f.device, s, x.a, x.b, x.old).values();
@@ -171,7 +171,7 @@ TEST(Tiles, ScaleTheProductAndNotWhatItIsAddedTo) {
   for_each_tiles([](const Tiles& tiles, std::span<const Types> types) {
     SCOPED_TRACE(tiles.name);
     for (const auto& [in, out] : types) {
-      for (const std::int64_t k : {40, 1100}) {
+      for (const std::int64_t k : {40, 2100}) {
         MatmulShape s{17, 35, k, Transpose::kNo, Transpose::kYes, in, out, Accumulate::kYes};
         const IntegerOperands x(s);
         std::vector<double> product(17 * 35);
@@ -190,15 +190,16 @@ TEST(Tiles, ScaleTheProductAndNotWhatItIsAddedTo) {
 
 // A part of the rows and of the columns, by any number of threads.
 TEST(Tiles, ResultsDependOnTheirRowAndColumnAlone) {
+  static constexpr std::int64_t kDepth = 2100;  // sums of pairs are cut, too
   for_each_tiles([](const Tiles& tiles, std::span<const Types> types) {
     SCOPED_TRACE(tiles.name);
     for (const auto& [in, out] : types) {
-      const MatmulShape whole{300, 270, 1100, Transpose::kNo, Transpose::kYes, in, out, Accumulate::kNo};
-      const TestTensor a = std::move(TestTensor(in, {300, 1100}).randomize("a"));
-      const TestTensor b = std::move(TestTensor(in, {270, 1100}).randomize("b"));
+      const MatmulShape whole{300, 270, kDepth, Transpose::kNo, Transpose::kYes, in, out, Accumulate::kNo};
+      const TestTensor a = std::move(TestTensor(in, {300, kDepth}).randomize("a"));
+      const TestTensor b = std::move(TestTensor(in, {270, kDepth}).randomize("b"));
       const auto rows_of = [&](const TestTensor& x, std::int64_t first, std::int64_t rows) {
-        TestTensor part(in, {rows, 1100});
-        for (std::int64_t i = 0; i < rows * 1100; ++i) part.set(i, x.at(first * 1100 + i));
+        TestTensor part(in, {rows, kDepth});
+        for (std::int64_t i = 0; i < rows * kDepth; ++i) part.set(i, x.at(first * kDepth + i));
         return part;
       };
       const TestTensor all = run(tiles, whole, a, b, a);
@@ -351,6 +352,11 @@ TEST(Matmul, UsesTheKernelMadeForTheShape) {
   EXPECT_EQ(entry({256, 768, 768, n, t, w, w, Accumulate::kNo}), "dnnl_sgemm");
   EXPECT_EQ(entry({256, 0, 768, n, t, w, w, Accumulate::kNo}), "nothing");
   EXPECT_EQ(entry({256, 768, 768, n, t, DType::kF16, w, Accumulate::kNo}), "blocked");
+  const auto adds = [&](DType dtype, std::int64_t k, std::int64_t rank) {
+    return matmul.workspace_with_summands({256, 768, k, n, t, dtype, dtype, Accumulate::kNo}, rank).has_value();
+  };
+  EXPECT_FALSE(adds(w, 256, 0)) << "an addition of its own is faster";
+  EXPECT_TRUE(adds(w, 512, 0) && adds(w, 4096, 0) && adds(w, 256, 16));
   if (!onednn_has_native_bf16()) GTEST_SKIP() << "this processor has no bf16 instructions";
   // Forward y = x W^T, input gradient dx = dy W, weight gradient dW += dy^T x. oneDNN 2.6 says "brg:", 3.7 "brg_matmul:".
   const auto batch_reduced = ::testing::MatchesRegex("brg(_matmul)?:avx512_core.*");
@@ -360,6 +366,8 @@ TEST(Matmul, UsesTheKernelMadeForTheShape) {
   EXPECT_EQ(entry({768, 768, 1024, t, n, h, w, Accumulate::kYes}), "gemm_bf16bf16f32");
   if (onednn_has_native_amx()) GTEST_SKIP() << "AMX multiplies bf16 here";
   EXPECT_EQ(entry({256, 512, 50304, n, n, h, h, Accumulate::kNo}), "blocked");
+  EXPECT_TRUE(adds(h, 2048, 0) && adds(h, 2816, 16));
+  EXPECT_FALSE(adds(h, 2816, 0)) << "sums wait in a buffer";
 }
 
 TEST(Matmul, MistakesAreNamed) {
