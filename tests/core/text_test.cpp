@@ -196,7 +196,7 @@ TEST(NearestName, IsTheFirstOfTheClosestThatAreNear) {
 TEST(NearestName, ABeginningMeansTheFirstNameThatHasIt) {
   const std::vector<std::string_view> names{"gpt2-124m", "llama-1m", "llama-15m", "qwen2.5-7b", "a10_pcie", "h100_sxm_ndr", "cpu"};
   for (const auto& [name, near] : {std::pair{"lama", "llama-1m"}, {"llama-15n", "llama-15m"}, {"gpt", "gpt2-124m"},
-                                   {"qwne", "qwen2.5-7b"}, {"h10", "h100_sxm_ndr"}, {"h100_sxm", "h100_sxm_ndr"}, {"cpi", "cpu"}})
+                                   {"qwen", "qwen2.5-7b"}, {"h10", "h100_sxm_ndr"}, {"h100_sxm", "h100_sxm_ndr"}, {"cpi", "cpu"}})
     EXPECT_EQ(name_hint(name, names), fmt::format("; did you mean \"{}\"?", near)) << name;
   for (const std::string_view name : {"bert", "124m", "sxm", ""}) EXPECT_EQ(name_hint(name, names), "") << name;
 }
