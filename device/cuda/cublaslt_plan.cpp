@@ -102,9 +102,10 @@ bool CublasLtPlan::within(const Algorithm& algorithm, const AlgorithmLimits& lim
   std::int32_t parts = 0;
   if (!told(CUBLASLT_ALGO_CONFIG_REDUCTION_SCHEME, scheme) || !told(CUBLASLT_ALGO_CONFIG_SPLITK_NUM, parts)) return false;
   // More parts of a sum than its last block has terms may leave that block out (facebookexperimental/triton, pull request 2767).
-  const std::int64_t last_block = (layout_.transpose_a == CUBLAS_OP_N ? layout_.a.columns : layout_.a.rows) % 64;
-  return (last_block == 0 || parts <= last_block) && reduction_allowed(limits.allowed_reductions, scheme) &&
-         algorithm.workspace_bytes <= limits.workspace_limit;
+  const std::int64_t k = layout_.transpose_a == CUBLAS_OP_N ? layout_.a.columns : layout_.a.rows;
+  for (const std::int64_t block : {16, 32, 64, 128})
+    if (k % block != 0 && parts > k % block) return false;
+  return reduction_allowed(limits.allowed_reductions, scheme) && algorithm.workspace_bytes <= limits.workspace_limit;
 }
 
 bool CublasLtPlan::accepts(Algorithm& algorithm, const AlgorithmLimits& limits) {

@@ -39,7 +39,7 @@ TEST(CublasLtMatmul, EveryLayoutAndTypeIsExactOnIntegers) {
 TEST(CublasLtMatmul, LongWeightGradientsAreExact) {
   MatmulFixture f;
   for (const Accumulate add : {Accumulate::kNo, Accumulate::kYes})
-    for (const std::int64_t tokens : {511, 512, 700}) check_exact(f, {40, 24, tokens, kT, kN, kH, kW, add});
+    for (const std::int64_t tokens : {511, 512, 700, 776}) check_exact(f, {40, 24, tokens, kT, kN, kH, kW, add});
 }
 
 TEST(CublasLtMatmul, EmptyExtentsNeedNoLibrary) {

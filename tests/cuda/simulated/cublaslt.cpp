@@ -42,10 +42,11 @@ constexpr AlgorithmDescriptor algorithm(std::int32_t id, std::uint32_t tile, std
 }
 
 // From what the library would call fastest on. Even tiles go through K forwards, odd ones backwards.
-constexpr std::array<AlgorithmDescriptor, 11> kAlgorithms = {{
+constexpr std::array<AlgorithmDescriptor, 12> kAlgorithms = {{
     algorithm(66, CUBLASLT_MATMUL_TILE_128x128, 4, CUBLASLT_REDUCTION_SCHEME_INPLACE, 65536),
     algorithm(67, CUBLASLT_MATMUL_TILE_128x64, 3, CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE, 0),
     algorithm(68, CUBLASLT_MATMUL_TILE_256x128, 1, CUBLASLT_REDUCTION_SCHEME_NONE, 48 * kMiB),
+    algorithm(72, CUBLASLT_MATMUL_TILE_64x64, 12, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, 0),
     algorithm(69, CUBLASLT_MATMUL_TILE_64x64, 2, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE, 0),
     algorithm(70, CUBLASLT_MATMUL_TILE_128x256, 1, CUBLASLT_REDUCTION_SCHEME_NONE, 1024),
     algorithm(71, CUBLASLT_MATMUL_TILE_128x128, 1, CUBLASLT_REDUCTION_SCHEME_NONE, 0),
@@ -88,10 +89,10 @@ bool has_algorithm(const AlgorithmDescriptor& algorithm) {
   return std::any_of(kAlgorithms.begin(), kAlgorithms.end(), same);
 }
 
-// A split of K needs something to split.
+// A split of K needs something to split, many parts a whole block each.
 bool fits(const AlgorithmDescriptor& algorithm, const OperationDescriptor& operation, const MatrixDescriptor& a) {
   const std::uint64_t k = operation.transpose_a == CUBLAS_OP_N ? a.columns : a.rows;
-  return algorithm.splits == 1 || k >= 4 * static_cast<std::uint64_t>(algorithm.splits);
+  return algorithm.splits == 1 || k >= (algorithm.splits > 4 ? 64 : 4) * static_cast<std::uint64_t>(algorithm.splits);
 }
 
 bool is_handle(cublasLtHandle_t handle) { return cublaslt_library().handles.count(handle) != 0; }
