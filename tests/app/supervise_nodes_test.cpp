@@ -10,6 +10,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <fstream>
 #include <thread>
 
 #include "checkpoint/lease.h"
@@ -120,7 +121,11 @@ TEST_F(SuperviseNodes, AProbeThatDoesNotEndWhenKilledHoldsNobodyUp) {
                               {"--probe", "test {host} = n1 || exec sleep 1000", "--probe-seconds", "5"}));
   const auto sleeping = [&] {
     std::vector<pid_t> all = descendants_of(job.process());
-    std::erase_if(all, [](pid_t p) { return read_file(fmt::format("/proc/{}/comm", p)) != "sleep\n"; });
+    std::erase_if(all, [](pid_t process) {
+      std::string name;
+      std::getline(std::ifstream(fmt::format("/proc/{}/comm", process)), name);
+      return name != "sleep";
+    });
     return all;
   };
   ASSERT_TRUE(within(4, [&] { return !sleeping().empty(); })) << job.err();
