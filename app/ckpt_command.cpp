@@ -60,7 +60,7 @@ void ckpt_show_command(const Arguments& arguments, const CommandContext& context
 void ckpt_verify_command(const Arguments& arguments, const CommandContext& context) {
   one_path(arguments, context,
            CLI::App("Read every block of a checkpoint and compare it with its hash; check that its boxes make up every tensor. "
-                    "What is wrong is listed; exit code 65 then.",
+                    "What is wrong is listed; exit code 65 then. Of several it reads the newest, damaged or not.",
                     "trident ckpt verify"),
            kPathHelp, "CHECKPOINT", ckpt_verify);
 }

@@ -14,6 +14,7 @@
 #include "checkpoint/checkpoint_diff.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/checkpoint_path.h"
+#include "checkpoint/commit.h"
 #include "checkpoint/save_plan.h"
 #include "core/clock.h"
 #include "core/counted.h"
@@ -140,6 +141,13 @@ void warn(const std::string& note, const CommandContext& context) {
   if (!note.empty()) context.out << "warning: " << on_one_line(note) << '\n';
 }
 
+// The newest of several, damaged or not.
+std::string checkpoint_to_verify(const std::string& given) {
+  const std::string path = checkpoint_path(given);
+  const std::vector<std::int64_t> steps = checkpoint_steps(path);
+  return steps.empty() ? find_checkpoint(given) : fmt::format("{}/{}", path, checkpoint_name(steps.front()));
+}
+
 }  // namespace
 
 void ckpt_ls(const std::string& path, const CommandContext& context) {
@@ -189,7 +197,7 @@ void ckpt_show(const std::string& path, const CommandContext& context) {
 }
 
 void ckpt_verify(const std::string& path, const CommandContext& context) {
-  const std::string folder = find_checkpoint(path);
+  const std::string folder = checkpoint_to_verify(path);
   const Manifest manifest = open_manifest(folder);
   const double start = monotonic_seconds();
   ProgressLine line(context, "ckpt verify", start);

@@ -8,6 +8,7 @@
 #include "core/file_io.h"
 #include "core/json_reader.h"
 #include "core/nearest_name.h"
+#include "core/shell_word.h"
 #include "train/config/option_check.h"
 #include "train/config/option_table.h"
 

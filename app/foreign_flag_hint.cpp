@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/json_reader.h"
+#include "core/shell_word.h"
 #include "train/config/foreign_answers.h"
 #include "train/config/option_check.h"
 #include "train/config/option_docs.h"

@@ -111,7 +111,7 @@ const std::vector<Subcommand>& subcommands() {
                    {"diff", "A B", "whether two give the same ids: 0 they do, 1 a text differs", tokenizer_diff_command}}},
       {.name = "convert", .summary = "Hugging Face folders to checkpoints and back", .run = convert_command},
       {.name = "ckpt",
-       .summary = "list, show, verify, compare and remove checkpoints",
+       .summary = "checkpoints: ls, show, verify, diff and prune",
        .actions = {{"ls", "DIR", "which checkpoints a folder has, and which are whole", ckpt_ls_command},
                    {"show", "DIR[/STEP]", "what one holds: state of training, tensors", ckpt_show_command},
                    {"verify", "DIR[/STEP]", "read every byte of one and compare it with its hashes", ckpt_verify_command},

@@ -11,6 +11,7 @@
 #include "app/help_text.h"
 #include "core/nearest_name.h"
 #include "core/printable.h"
+#include "core/shell_word.h"
 #include "infer/generate/eval_samples.h"
 #include "planner/predict/simulated_run_forecast.h"
 #include "report/run_page.h"
@@ -114,7 +115,7 @@ std::string changed_keys_help() {
   return text + "trident help KEY says more of one; --help-all has all of them.\n\n"
                 "Examples:\n"
                 "  trident train --config configs/laptop.json --set run.steps=50\n"
-                "  mpirun -np 4 trident train --config configs/laptop.json \\\n"
+                "  mpirun -np 4 --oversubscribe trident train --config configs/laptop.json \\\n"
                 "    --set parallel=\"2DP x 2TP\"\n";
 }
 

@@ -16,6 +16,7 @@
 #include "core/file_io.h"
 #include "core/number_text.h"
 #include "core/printable.h"
+#include "core/shell_word.h"
 #include "report/markup.h"
 
 namespace trident {
@@ -41,6 +42,16 @@ std::string joined(const JsonValue* texts, std::string_view between) {
   for (const JsonValue& text : items(texts)) {
     if (!out.empty()) out += between;
     out += words(&text);
+  }
+  return out;
+}
+
+// As a shell takes it.
+std::string command_text(const JsonValue& start) {
+  std::string out;
+  for (const JsonValue& word : items(start.find("command"))) {
+    if (!out.empty()) out += ' ';
+    out += for_shell(words(&word));
   }
   return out;
 }
@@ -89,7 +100,7 @@ Table starts_table(const RunFolder& run) {
                             : is_last ? state_text(run)
                                       : "no end is on record";
     table.rows.push_back({time_text(start, "time"), step_text(number(start, "step")), step_text(number(start, "ranks")),
-                          joined(start.find("hosts"), ", "), words(start, "version"), joined(start.find("command"), " "), end});
+                          joined(start.find("hosts"), ", "), words(start, "version"), command_text(start), end});
   }
   return table;
 }
@@ -121,7 +132,7 @@ ReportSection runs_section(const std::vector<RunFolder>& runs) {
     if (!numbers.numbers.empty()) section.blocks.emplace_back(std::move(numbers));
     BulletList facts{{fmt::format("State: {}", state_text(run)), fmt::format("Folder: {}", run.path)}};
     if (const JsonValue* const start = last_start(run))
-      facts.items.push_back(fmt::format("Last start: {}: {}", time_text(*start, "time"), joined(start->find("command"), " ")));
+      facts.items.push_back(fmt::format("Last start: {}: {}", time_text(*start, "time"), command_text(*start)));
     section.blocks.emplace_back(std::move(facts));
   } else {
     Table table{"", {{"run", true}, {"state", true}, {"training loss"}, {"validation loss"}, {"tokens/s"}}};

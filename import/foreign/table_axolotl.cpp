@@ -13,8 +13,8 @@ constexpr ForeignKey kAxolotlTraining[] = {
     {"rl", kRefused, {}, {}, "DPO and IPO are what learns from preferences"},
     {"pretraining_dataset", kMapped, "loss.type@stage", "\"pt\"", "trident data prepare writes it; data.train is the prefix"},
     {"micro_batch_size", kMapped, "batch.micro", {}, {}, "1"},
-    {"batch_size", kDiffers, {}, {}, "it counts for nothing there: an update is micro_batch_size x gradient_accumulation_steps of "
-     "each rank, whose default is 1"},
+    {"batch_size", kDiffers, {}, {}, "it counts for nothing there: batch.global is micro_batch_size x gradient_accumulation_steps, "
+     "whose default is 1, of all ranks"},
     {"num_epochs", kMapped, "run.epochs", {}, "in the place of run.steps", "1"},
     {"sequence_len", kMapped, "batch.sequence", {}, {}, "512"},
     {"optimizer = adamw_torch_fused", kMapped, "optimizer.type", "\"adamw\"", {}, "\"adamw_torch_fused\""},

@@ -11,8 +11,8 @@
 
 #include "core/counted.h"
 #include "core/number_text.h"
+#include "core/shell_word.h"
 #include "planner/search/layout_costs.h"
-#include "train/config/option_docs.h"
 
 namespace trident {
 namespace {

@@ -106,6 +106,9 @@ TEST_F(CkptCommand, VerifyReadsEveryByte) {
   expect_parts(damaged.out, {path + ": block 0", "tensors \"master/w\" to \"exp_avg_sq/scale\""});
   expect_parts(damaged.err, {"step-00000100: damaged: 1 problem"});
   EXPECT_EQ(run({"verify", folder_ / "step-00000300"}).code, 65);
+  const Outcome newest = run({"verify", folder_ / "."});  // which is that one
+  EXPECT_EQ(newest.code, 65) << newest.out;
+  expect_parts(newest.err, {"step-00000300"});
 }
 
 TEST_F(CkptCommand, DiffEndsWithOneWhereTheyDiffer) {

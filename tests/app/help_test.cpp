@@ -108,7 +108,8 @@ TEST(Help, ExitCodesAreThoseOfTheSubcommand) {
 TEST(Help, TrainSaysOnAScreenWhatMostPeopleNeed) {
   const std::string text = help({"train", "--help"});
   EXPECT_LE(std::count(text.begin(), text.end(), '\n'), 40) << text;
-  for (const char* part : {"--help-all", "run.steps ", "parallel.zero = \"zero1\"", "batch.micro = ", "mpirun -np 4 trident train"})
+  for (const char* part :
+       {"--help-all", "run.steps ", "parallel.zero = \"zero1\"", "batch.micro = ", "mpirun -np 4 --oversubscribe trident train"})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
   for (const char* part : {"Exit codes", "parallel.bucket_mb"}) EXPECT_EQ(text.find(part), std::string::npos) << part;
 }

@@ -386,6 +386,19 @@ TEST(ConfigAccepts, CheckpointEveryZeroNeutralisesItsBlock) {
   EXPECT_EQ(small_with({"checkpoint.every=7"}).checkpoint.every, (SaveInterval{.steps = 7, .at_end = true}));
 }
 
+TEST(ConfigAccepts, NullLeavesOutTheAdaptersOfAFile) {
+  std::string text = kSmall;
+  text.replace(text.find_last_of('}'), 1, R"(, "adapter": {"type": "lora", "r": 4, "alpha": 8, "target_modules": ["q_proj"]}})");
+  EXPECT_TRUE(parse_train_config(text, "c.json").adapter.type);
+  for (const char* setting : {"adapter=null", "adapter.type=null"}) {
+    EXPECT_FALSE(parse_train_config(text, "c.json", {setting}).adapter.type) << setting;
+    EXPECT_THROW(parse_train_config(text, "c.json", {"adapter.r=4", setting}), ConfigError) << setting;
+  }
+  EXPECT_EQ(error_of<ConfigError>([&] { parse_train_config(text, "c.json", {"adapter={}"}); }),
+            "--set: adapter = {}: has no key, so that it would change nothing; give its keys, or null to train without");
+  EXPECT_FALSE(parse_train_config(R"({"adapter": null, )" + std::string(kSmall).substr(1), "c.json").adapter.type);
+}
+
 TEST(ConfigAccepts, ASettingReplacesAnIllegalValueOfTheFile) {
   std::string text = kSmall;
   text.replace(text.find_last_of('}'), 1, R"(, "checkpoint": {"every": 100}, "parallel": {"tensor": 0}})");

@@ -7,6 +7,7 @@
 #include <cstdint>
 
 #include "core/printable.h"
+#include "core/shell_word.h"
 #include "train/config/option_check.h"
 
 namespace trident {
@@ -285,8 +286,6 @@ std::string markdown_cell(std::string_view text) {
   for (const char c : text) out += c == '|' ? std::string("\\|") : std::string(1, c);
   return out;
 }
-
-std::string for_shell(const std::string& word) { return word.find_first_of("\"[]{}* $") == word.npos ? word : "'" + word + "'"; }
 
 std::string help_paragraph(std::string_view text, std::size_t indent, std::size_t width) {
   return folded_between_words(std::string(indent, ' ') + std::string(text), indent, width) + '\n';

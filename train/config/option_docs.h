@@ -19,9 +19,6 @@ inline constexpr std::size_t kHelpWidth = 80;
 // line to itself.
 std::string help_paragraph(std::string_view text, std::size_t indent, std::size_t width = kHelpWidth);
 
-// A word of a command line, in single quotes where a shell would take it apart.
-std::string for_shell(const std::string& word);
-
 // Every key by section: default, meaning, what it takes. For `trident train --help`.
 std::string options_help(std::size_t width = kHelpWidth);
 

@@ -113,6 +113,7 @@ void OptionValues::take_block(const OptionBlock& block, const JsonValue& value, 
   const bool neutral = value.is_null() || value == JsonValue(false) || value == JsonValue(0);
   if (block.name == "checkpoint" && neutral)
     return take_option(*find_option("checkpoint.every"), JsonValue(0), where, origin_of(value, file));
+  if (block.name == "adapter" && neutral) return;
   if (!value.is_object()) refuse_no_block(block, value, where);
   for (const JsonMember& member : value.members()) {
     const std::string path = fmt::format("{}.{}", block.name, member.key);
@@ -156,6 +157,10 @@ void OptionValues::take_setting(std::string_view setting) {
   if (const OptionBlock* block = find_block(path)) {
     const bool neutral = value.is_null() || value == JsonValue(false) || value == JsonValue(0);
     if (block->name == "checkpoint" && neutral) return take_setting("checkpoint.every=0");
+    if (block->name == "adapter" && neutral) return leave_out_adapter();
+    if (value.is_object() && value.members().empty())
+      throw ConfigError(fmt::format("{}{} = {{}}: has no key, so that it would change nothing; give its keys{}", kWhere, path,
+                                    block->name == "adapter" ? ", or null to train without" : ""));
     if (value.is_object())
       for (const JsonMember& member : value.members())
         take_setting(fmt::format("{}.{}={}", path, member.key, to_json_text(member.value)));
@@ -167,6 +172,7 @@ void OptionValues::take_setting(std::string_view setting) {
     // A text that happens to look like a number (run.dir=2024) is a text where the option takes nothing else.
     const bool only_text = option->takes == Takes::kString || option->takes == (Takes::kNull | Takes::kString);
     const bool null_meant = value.is_null() && takes(option->takes, Takes::kNull);
+    if (path == "adapter.type" && null_meant) return leave_out_adapter();
     if (!value.is_null()) replace_same_of_files(path);
     const bool reserved = option->status == OptionStatus::kReserved;  // its neutral values stay what they are
     if (only_text && !reserved && !value.is_string() && !null_meant) value = JsonValue(text);
@@ -196,6 +202,13 @@ void OptionValues::forget(std::string_view path) {
     values_[index] = {JsonValue{}, OptionValue().origin};
     refusals_[index].clear();
   }
+}
+
+void OptionValues::leave_out_adapter() {
+  const OptionValues none;
+  for (std::size_t i = 0; i < values_.size(); ++i)
+    if (option_table()[i].path.starts_with("adapter.") && values_[i].origin != kSettingOrigin)
+      values_[i] = none.values_[i], refusals_[i].clear();
 }
 
 void OptionValues::replace_same_of_files(std::string_view path) {
