@@ -48,7 +48,11 @@ CheckpointEntry entry_of(const std::string& folder, const std::string& name, Che
       entry.health = CheckpointHealth::kNotPermitted;
       entry.why = reason_of(error, manifest);
     } catch (const DataError& error) {
-      const bool has_manifest = is_there(manifest);
+      bool has_manifest = true;
+      try {
+        has_manifest = is_there(manifest);
+      } catch (const StorageError&) {  // the disk, as below
+      }
       if (!has_manifest) entry.health = CheckpointHealth::kIncomplete;
       entry.why = has_manifest ? reason_of(error, manifest) : "has no manifest";
     } catch (const StorageError& error) {  // the disk: other checkpoints may still be read

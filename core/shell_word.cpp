@@ -3,7 +3,8 @@
 namespace trident {
 
 std::string for_shell(const std::string& word) {
-  if (!word.empty() && word.find_first_of("\"'`\\[]{}()<>*?$&|; \t\n") == word.npos) return word;
+  constexpr const char* kPlain = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-+=:,@%";
+  if (!word.empty() && word.find_first_not_of(kPlain) == word.npos) return word;
   std::string quoted = "'";
   for (const char c : word) {
     if (c == '\'') quoted += "'\\''";

@@ -83,7 +83,12 @@ void go_back(const std::string& prefix, Error& error) {
     for (const Step& step : way_back(prefix)) take(step);
     sync_folder_of(prefix);
   } catch (const Error& second) {
-    error.add_context(fmt::format("; and then {}; restore the old files: {}", second.what(), shell_command(way_back(prefix))));
+    std::string command;
+    try {
+      command = shell_command(way_back(prefix));
+    } catch (const Error&) {  // a disk that does not answer
+    }
+    error.add_context(fmt::format("; and then {}{}{}", second.what(), command.empty() ? "" : "; restore the old files: ", command));
   }
 }
 

@@ -143,8 +143,6 @@ class Inputs {
     std::optional<ForeignSystem> system = {};
   };
 
-  // The name by which `written_` has a file.
-  static std::string written_name(const std::string& file) { return std::filesystem::path(file).lexically_normal().string(); }
   // One byte more than the limit, at most.
   static std::string text_of(const std::string& file) {
     std::string text(kMaxForeignBytes + 1, '\0');
@@ -166,7 +164,7 @@ class Inputs {
   // `by` names the file, unless the user does. `prefix` goes before the keys of a file of a part of its system's. A file is read
   // once, whatever its names.
   const Known& read(const std::string& file, const ForeignLeaf* by, std::optional<ForeignSystem> system, std::string_view prefix) {
-    const auto written = written_.find(written_name(file));
+    const auto written = file == "-" ? written_.end() : written_.find(shell_file_name(file));
     const bool is_written = by != nullptr && written != written_.end() && written->second.unknown.empty();
     const std::string identity = file == "-"  ? file
                                  : is_written ? written->first
@@ -309,23 +307,25 @@ class Inputs {
     const auto refuse = [&](std::string_view why) {
       refuse_at(leaf.file, leaf.line, leaf.column, fmt::format("{} names {}, {}", in_quotes(leaf.key), in_quotes(name), why));
     };
-    if (const auto written = written_.find(written_name(name)); written != written_.end()) {
-      if (written->second.unknown.empty()) return name;
-      refuse(fmt::format("which the script writes: {}; make the file, and give import the command alone", written->second.unknown));
-    }
     const fs::path folder = leaf.file == "-" ? "" : fs::path(leaf.file).parent_path();
     const auto script = folders_.find(leaf.file);
     const std::string gone = script == folders_.end() ? "" : script->second, beside = (folder / name).string();
+    if (const auto written = written_.find(shell_file_name((fs::path(gone) / name).string())); written != written_.end()) {
+      if (written->second.unknown.empty()) return written->first;
+      refuse(fmt::format("which the script writes: {}; make the file, and give import the command alone", written->second.unknown));
+    }
     if (const std::string there = (fs::path(gone) / name).string(); !gone.empty() && file_exists(there)) return there;
     if (file_exists(name) && file_exists(beside) && text_of(name) != text_of(beside))
       refuse(fmt::format("and there are two such files, in the working directory and beside {}; name one of them by its whole path",
                          leaf.file));
     for (const std::string& one : {beside, name})
       if (file_exists(one)) return one;
-    const bool is_deep = fs::path(name).is_relative() && fs::path(name).has_parent_path();
-    if (is_deep)
-      for (fs::path above = fs::absolute(folder / ".").lexically_normal(); above.has_relative_path(); above = above.parent_path())
-        if (const std::string there = (above.parent_path() / name).string(); file_exists(there)) return there;
+    const fs::path plain = fs::path(name).lexically_normal();
+    const bool is_deep = plain.is_relative() && plain.has_parent_path() && *plain.begin() != "..";
+    if (is_deep)  // up to the top of the repository
+      for (fs::path above = fs::absolute(folder / ".").lexically_normal();
+           above.has_relative_path() && !is_there((above / ".git").string()); above = above.parent_path())
+        if (const std::string there = (above.parent_path() / plain).string(); file_exists(there)) return there;
     std::string where = "in the working directory";
     if (!folder.empty() && beside != name)
       where = fmt::format("beside {}{} or {}", leaf.file, is_deep ? ", in the folders above it" : "", where);

@@ -82,7 +82,9 @@ class Reader : WordReader {
     if (is_standard) appends_ = appends;
     return true;
   }
-  static std::string file_name(const std::string& path) { return std::filesystem::path(path).lexically_normal().string(); }
+  std::string file_name(const std::string& path) const {
+    return shell_file_name((std::filesystem::path(script_.folder.value_or("")) / path).string());
+  }
   ShellFile changed(int runs) const {
     const int line = line_of(std::max<std::size_t>(pos_, 1) - 1);
     return {"", runs == 0 ? fmt::format("line {} changes it, and nothing is executed", line)
@@ -114,9 +116,12 @@ class Reader : WordReader {
   // ---- commands
   // `why` is the reason for which it is not followed.
   int doubt(std::string_view what, std::size_t begin, int why = 0) {
-    return script_.reason(fmt::format("it depends on {} in line {}{}", what, line_of(begin),
-                                      why == 0 ? ", which import does not follow"
-                                               : ": " + script_.reasons[static_cast<std::size_t>(why)]));
+    constexpr std::size_t kLongest = 400;  // of reasons of reasons
+    const std::string& earlier = script_.reasons[static_cast<std::size_t>(why)];
+    std::string text = fmt::format("it depends on {} in line {}{}", what, line_of(begin),
+                                   why == 0 || earlier.size() > kLongest ? ", which import does not follow" : ": " + earlier);
+    script_.spend(text.size(), at(begin));
+    return script_.reason(std::move(text));
   }
   int doubtful(std::string_view what, int why = 0) { return runs_ != 0 ? runs_ : doubt(what, pos_, why); }
   int narrowed(int runs, Outcome outcome, bool wanted) {

@@ -30,6 +30,8 @@ struct ShellFile {
   std::string unknown = {};  // why nobody knows what is in it; "": `text` is all of it
 };
 using ShellFiles = std::map<std::string, ShellFile, std::less<>>;
+// The name by which they have a file: without "." and "..", and without the working directory where it lies below.
+std::string shell_file_name(const std::string& path);
 
 // The commands that `text`, which check_foreign_text() accepts, runs in an environment of `variables` ("NAME=value" with their
 // lines) and with the arguments that `set --` gives it, in their order. Quotes, continued lines, NAME=value, NAME+=.., NAME=( .. ),

@@ -167,3 +167,12 @@ bool has_quoted_sign(const Text& word) {
 }
 
 }  // namespace trident::shell
+
+namespace trident {
+
+std::string shell_file_name(const std::string& path) {
+  const std::filesystem::path whole = shell::whole_path(path), below = whole.lexically_relative(shell::whole_path(""));
+  return below.empty() || *below.begin() == ".." ? whole.string() : below.string();
+}
+
+}  // namespace trident

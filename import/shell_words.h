@@ -120,6 +120,7 @@ struct Script {
   // The folder that `cd` would go to; nothing: nobody knows which.
   std::optional<std::string> folder_at(const std::string& path) const {
     if (path.empty() || path == "-" || (!folder && path[0] != '/')) return std::nullopt;
+    if (path[0] == '~' || path.find_first_of("*?[{") != path.npos) return std::nullopt;  // a shell makes other paths of these
     return (std::filesystem::path(folder.value_or("")) / path).lexically_normal().string();
   }
   // $0 or $PWD; "": nobody knows it.

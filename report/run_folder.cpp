@@ -142,8 +142,8 @@ class FolderReader {
   }
 
   JsonValue object(std::string_view name) {
-    if (!has_file(name)) return {};
     try {
+      if (!has_file(name)) return {};
       JsonValue value = read_json_file(path(name), {.max_bytes = kLargestFile, .blame = ExitCode::kData});
       if (value.is_object()) return value;
       folder_.remarks.push_back(fmt::format("{} is left out: it is {}, not an object", name, describe(value.kind())));
@@ -154,8 +154,8 @@ class FolderReader {
   }
 
   std::vector<JsonValue> records(std::string_view name, std::size_t most) {
-    if (!has_file(name)) return {};
     try {
+      if (!has_file(name)) return {};
       LineSampler lines(path(name), most);
       std::vector<JsonValue> read = lines.read();
       if (lines.left_out())

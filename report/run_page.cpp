@@ -253,7 +253,8 @@ ReportSection configuration_section(const std::vector<RunFolder>& runs) {
   std::set<std::string> keys;
   for (std::size_t r = 0; r < runs.size(); ++r) {
     JsonValue config = runs[r].config;
-    std::erase_if(config.members(), [](const JsonMember& member) { return member.key == "resolved"; });  // what no key says
+    const auto is_no_key = [](const JsonMember& member) { return member.key == "resolved"; };
+    if (config.is_object()) std::erase_if(config.members(), is_no_key);
     flatten(config, "", settings[r]);
     for (const auto& [key, value] : settings[r]) keys.insert(key);
   }

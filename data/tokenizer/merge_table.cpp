@@ -62,8 +62,8 @@ std::size_t Merger::merge_few(const MergeTable& table, std::int32_t* ids, std::s
     if (ranks[best] > std::numeric_limits<std::int32_t>::max()) break;
     ids[best] = results[best];
     --count;
-    for (std::size_t at = best + 1; at < count; ++at)
-      ids[at] = ids[at + 1], ranks[at] = ranks[at + 1], results[at] = results[at + 1];
+    for (std::size_t at = best + 1; at < count; ++at) ids[at] = ids[at + 1];
+    for (std::size_t at = best + 1; at + 1 < count; ++at) ranks[at] = ranks[at + 1], results[at] = results[at + 1];
     if (best + 1 < count) look(best);
     if (best > 0) look(best - 1);
   }

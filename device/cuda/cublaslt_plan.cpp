@@ -91,7 +91,10 @@ std::vector<Algorithm> CublasLtPlan::ask(const AlgorithmLimits& limits, int coun
     const Algorithm algorithm{result.algo, static_cast<std::int64_t>(result.workspaceSize)};
     if (result.state == CUBLAS_STATUS_SUCCESS && within(algorithm, limits)) algorithms.push_back(algorithm);
   }
-  return algorithms;
+  if (!algorithms.empty() || found == 0 || limits.allowed_reductions == CUBLASLT_REDUCTION_SCHEME_NONE) return algorithms;
+  AlgorithmLimits whole = limits;  // all of them split the sum too finely
+  whole.allowed_reductions = CUBLASLT_REDUCTION_SCHEME_NONE;
+  return ask(whole, count);
 }
 
 bool CublasLtPlan::within(const Algorithm& algorithm, const AlgorithmLimits& limits) const {

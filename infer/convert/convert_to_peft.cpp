@@ -92,12 +92,12 @@ std::vector<float> read_all(ShardReader& reader, const ManifestTensor& tensor) {
 }
 
 ConvertReport write_adapters(Resume source, const std::string& to, const OnProgress& progress) {
-  if (is_there(source.manifest.base)) {
-    try {
-      open_base(source);  // for its names alone: adapters go out without it, too
-    } catch (const ConfigError& error) {
-      source.notes.emplace_back(error.what());
-    }
+  try {
+    if (is_there(source.manifest.base)) open_base(source);  // for its names alone: adapters go out without it, too
+  } catch (const ConfigError& error) {
+    source.notes.emplace_back(error.what());
+  } catch (const StorageError& error) {
+    source.notes.emplace_back(error.what());
   }
   const Manifest& manifest = source.manifest;
   const TrainConfig config = config_of(source).config;

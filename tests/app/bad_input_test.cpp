@@ -90,9 +90,9 @@ INSTANTIATE_TEST_SUITE_P(
     Values, BadInput,
     ::testing::Values(
         BadConfig{"WrongType", {"run.steps=\"five\""}, {"run.steps = \"five\"", "must be an integer >= 1"}},
-        BadConfig{"LrNaN", {"optimizer.lr=NaN"}, {"optimizer.lr = \"NaN\"", "must be a number >= 0"}},
-        BadConfig{"LrInfinite", {"optimizer.lr=Infinity"}, {"optimizer.lr = \"Infinity\"", "must be a number >= 0"}},
-        BadConfig{"LrBeyondDouble", {"optimizer.lr=1e999"}, {"optimizer.lr", "1e999", "must be a number >= 0"}},
+        BadConfig{"LrNaN", {"optimizer.lr=NaN"}, {"optimizer.lr = \"NaN\"", "must be a number > 0"}},
+        BadConfig{"LrInfinite", {"optimizer.lr=Infinity"}, {"optimizer.lr = \"Infinity\"", "must be a number > 0"}},
+        BadConfig{"LrBeyondDouble", {"optimizer.lr=1e999"}, {"optimizer.lr", "1e999", "must be a number > 0"}},
         BadConfig{"BetaNaN", {"optimizer.betas=[0.9,NaN]"}, {"optimizer.betas", "\"NaN\" where a value is expected"}},
         BadConfig{"WeightNaN", {"data.train=[{\"path\":\"a\",\"weight\":NaN}]"},
                   {"data.train", "not valid JSON", "\"NaN\" where a value is expected"}},

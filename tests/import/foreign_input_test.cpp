@@ -256,6 +256,10 @@ TEST_F(ForeignInput, FilesAreFoundWhereTheProgramWouldOrWhereTheyLie) {
   EXPECT_TRUE(contains(refusal_of(deepspeed + "x.json"), "and there is no such file beside "));
   EXPECT_TRUE(contains(refusal_of(deepspeed + "x/y.json"), "/run.sh, in the folders above it or in the working directory; put"));
   EXPECT_TRUE(contains(refusal_of("cd /a\n" + deepspeed + "x.json"), "and there is no such file in /a, beside "));
+  add("above.json", "{}");
+  for (const std::string name : {"./above.json", "../none/above.json"})
+    EXPECT_TRUE(contains(refusal_of(deepspeed + name), "and there is no such file beside ")) << name << " lies not there";
+  EXPECT_TRUE(contains(refusal_of("sed -i s/2/3/ ds.json\n" + deepspeed + "$PWD/ds.json"), "which the script writes: line 1"));
   for (const std::string change : {"sed -i s/2/3/ ds.json", "cat x > ds.json", "cat <<E >> ds.json\n{}\nE"})
     EXPECT_TRUE(contains(refusal_of(change + "\n" + deepspeed + "ds.json"),
                          fmt::format("which the script writes: line {} changes it, and nothing is", change.ends_with("E") ? 3 : 1)))

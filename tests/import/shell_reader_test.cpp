@@ -132,7 +132,8 @@ TEST(ShellReader, PathsOfTheScriptAndOfItsFolderAreKnown) {
   EXPECT_EQ(words("cd \"$(dirname $0)\" || exit\nrun $PWD $(pwd)/c $(realpath ../d)"),
             "run|" + here + "/a/b|" + here + "/a/b/c|" + here + "/a/d");
   EXPECT_EQ(words("(cd a)\nbash -c 'cd /c'\ncd /b/c; cd ..; run $PWD `pwd -P`"), "run|/b|/b");
-  for (const char* const open : {"$(dirname $X)", "$(basename $(x))", "$(pwd | x)", "$(cd x && ls)", "$(realpath --x=a b)"})
+  for (const char* const open : {"$(dirname $X)", "$(basename $(x))", "$(pwd | x)", "$(cd x && ls)", "$(realpath --x=a b)",
+                                "$(realpath ~/c)", "$(realpath a*)"})
     EXPECT_EQ(words_in(fmt::format("run {}", open)), "run|??") << open;
   EXPECT_EQ(words_in("cd $X\nrun $PWD $(pwd) $(realpath x) $(dirname x/y)"), "cd|??\nrun|??|??|??|x");
   EXPECT_EQ(words_in("if [ -d x ]; then cd x; fi\nrun $PWD"), "cd|x ?\nrun|??");
@@ -197,6 +198,8 @@ TEST(ShellReader, FilesThatOtherCommandsChangeAreNotKept) {
     return files["x"].unknown.empty() ? files["x"].text : "lost";
   };
   EXPECT_EQ(written("cat <<E >> d/../x\n2\nE\n"), "1\n2\n");
+  EXPECT_EQ(written("sed -i s/1/2/ $PWD/x"), "lost") << "by another name";
+  EXPECT_EQ(written("cd d; rm x"), "1\n") << "d/x is another file";
   EXPECT_EQ(written("cat <<E > x 2>/dev/null\n2\nE\n"), "2\n") << "errors go elsewhere";
   EXPECT_EQ(written("cat <<E 2> x 1> y\n2\nE\n"), "lost");
   for (const char* const change : {"echo 2 > x", "echo 2 >> ./x", "run &> x", "run 2>> x", "{ echo 2; } >> x", "[ -f y ] > x",

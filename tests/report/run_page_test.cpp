@@ -143,6 +143,8 @@ TEST_F(RunPages, SurviveFoldersThatHoldAnything) {
   EXPECT_EQ(run.remarks.size(), 3u) << "plan.json, comparison.json and two lines of metrics.jsonl";
   const std::string html = to_html(run_page({run}));
   EXPECT_EQ(html.find("<img"), std::string::npos);
+  std::filesystem::remove(folder + "/config.resolved.json");
+  EXPECT_NE(to_html(run_page({run, read_run_folder(folder)})), "") << "of two runs, one without a configuration";
 }
 
 TEST_F(RunPages, SayWhichFilesAndLinesCannotBeRead) {

@@ -392,10 +392,12 @@ TEST(ConfigAccepts, NullLeavesOutTheAdaptersOfAFile) {
   EXPECT_TRUE(parse_train_config(text, "c.json").adapter.type);
   for (const char* setting : {"adapter=null", "adapter.type=null"}) {
     EXPECT_FALSE(parse_train_config(text, "c.json", {setting}).adapter.type) << setting;
+    EXPECT_FALSE(parse_train_config(text, "c.json", {"adapter.type=dora", setting}).adapter.type) << "the later one wins";
+    EXPECT_FALSE(parse_train_config(text, "c.json", {"adapter.init_from=folder", setting}).adapter.init_from) << setting;
     EXPECT_THROW(parse_train_config(text, "c.json", {"adapter.r=4", setting}), ConfigError) << setting;
   }
   EXPECT_EQ(error_of<ConfigError>([&] { parse_train_config(text, "c.json", {"adapter={}"}); }),
-            "--set: adapter = {}: has no key, so that it would change nothing; give its keys, or null to train without");
+            "--set: adapter = {}: has no key, so that it would change nothing; give its keys, or null to train all weights");
   EXPECT_FALSE(parse_train_config(R"({"adapter": null, )" + std::string(kSmall).substr(1), "c.json").adapter.type);
 }
 

@@ -211,7 +211,7 @@ TEST_F(StoredBases, AddedTokensAreLookedForAsFarAsAStartHasTime) {
     return refuse_frozen_rows(config, frozen, find_initial(config).value(), sources, most).value_or("");
   };
   expect_error<ConfigError>([&] { look(360); }, {"added has one of those tokens as a target, its token 359", "embed_tokens"});
-  EXPECT_TRUE(contains(look(359), "added has none of those tokens (the first 359 tokens were read)"));
+  EXPECT_TRUE(contains(look(359), "added has none of those tokens (of each source the first 359 tokens were read)"));
 }
 
 TEST_F(StoredBases, AnAdapterRunBeginsWithTheCheckpointOfAnother) {

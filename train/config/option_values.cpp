@@ -158,9 +158,9 @@ void OptionValues::take_setting(std::string_view setting) {
     const bool neutral = value.is_null() || value == JsonValue(false) || value == JsonValue(0);
     if (block->name == "checkpoint" && neutral) return take_setting("checkpoint.every=0");
     if (block->name == "adapter" && neutral) return leave_out_adapter();
-    if (value.is_object() && value.members().empty())
-      throw ConfigError(fmt::format("{}{} = {{}}: has no key, so that it would change nothing; give its keys{}", kWhere, path,
-                                    block->name == "adapter" ? ", or null to train without" : ""));
+    if (block->name == "adapter" && value.is_object() && value.members().empty())
+      throw ConfigError(fmt::format("{}adapter = {{}}: has no key, so that it would change nothing; give its keys, or null to "
+                                    "train all weights", kWhere));
     if (value.is_object())
       for (const JsonMember& member : value.members())
         take_setting(fmt::format("{}.{}={}", path, member.key, to_json_text(member.value)));
@@ -206,9 +206,12 @@ void OptionValues::forget(std::string_view path) {
 
 void OptionValues::leave_out_adapter() {
   const OptionValues none;
-  for (std::size_t i = 0; i < values_.size(); ++i)
-    if (option_table()[i].path.starts_with("adapter.") && values_[i].origin != kSettingOrigin)
+  for (std::size_t i = 0; i < values_.size(); ++i) {
+    const std::string_view path = option_table()[i].path;
+    const bool makes_adapters = path == "adapter.type" || path == "adapter.init_from";
+    if (makes_adapters || (path.starts_with("adapter.") && values_[i].origin != kSettingOrigin))
       values_[i] = none.values_[i], refusals_[i].clear();
+  }
 }
 
 void OptionValues::replace_same_of_files(std::string_view path) {

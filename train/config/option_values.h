@@ -62,7 +62,7 @@ class OptionValues {
   void forget(std::string_view path);
   // Forgets what files say by other keys that stand for the same: run.steps where --set says run.epochs.
   void replace_same_of_files(std::string_view path);
-  // adapter=null or adapter.type=null: forgets what files say of adapters, so that all weights train.
+  // adapter=null or adapter.type=null: forgets what files say of adapters, and what makes them, so that all weights train.
   void leave_out_adapter();
   void take_option(const Option& option, const JsonValue& value, std::string_view where, const std::string& origin);
   void take_model_key(std::string_view dotted_key, const JsonValue& value);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 #include "checkpoint/hf_folder.h"
 #include "core/check.h"
@@ -48,8 +49,8 @@ struct AddedTokens {
   bool is_part = false;                         // there are more tokens, which were not read
 };
 
-// Tokens from id `rows` on, up to the first that counts, among the first `most` of the data. Data whose record names a tokenizer of
-// no more tokens have none, and are not read.
+// Tokens from id `rows` on, up to the first that counts, among the first `most` of each source. Data whose record names a tokenizer
+// of no more tokens have none, and are not read.
 AddedTokens added_tokens_in(std::span<const TokenSource> sources, std::int64_t rows, std::int64_t vocab_size, std::int64_t most) {
   constexpr std::int64_t kAtOnce = 32'000;
   AddedTokens found;
@@ -60,10 +61,8 @@ AddedTokens added_tokens_in(std::span<const TokenSource> sources, std::int64_t r
     const IndexedDataset& data = *source.dataset;
     const std::optional<RecordedTokenizer> tokenizer = origin_in_record(data.prefix()).tokenizer;
     if (tokenizer && tokenizer->vocab_size <= rows) continue;
-    if (found.where.empty()) found.where = source.label;
-    found.is_part = found.is_part || source.num_tokens > most;
     const std::int64_t end = std::min(source.num_tokens, most);
-    most -= end;
+    if (end < source.num_tokens && !std::exchange(found.is_part, true) && found.tokens == 0) found.where = source.label;
     for (std::int64_t done = 0; done < end; done += kAtOnce) {
       const std::int64_t n = std::min(kAtOnce, end - done), first = source.first_token + done;
       stored.resize(static_cast<std::size_t>(n * size_of(data.type())));
@@ -142,7 +141,9 @@ std::optional<std::string> refuse_frozen_rows(const TrainConfig& config, std::sp
         added.counted_at ? fmt::format("one of those tokens as a target, its token {}", *added.counted_at)
                          : fmt::format("{} of those tokens{}{}", added.tokens == 0 ? "none" : with_commas(added.tokens),
                                        added.tokens == 0 ? "" : ", none of them as targets",
-                                       added.is_part ? fmt::format(" (the first {} tokens were read)", with_commas(most)) : ""),
+                                       added.is_part ? fmt::format(" (of each source the first {} tokens were read)",
+                                                                   with_commas(most))
+                                                     : ""),
         config.adapter.type ? fmt::format("name {} in adapter.modules_to_save", module.substr(module.rfind('.') + 1))
         : config.train.only.empty() ? std::string("leave it out of train.freeze") : std::string("name it in train.only"));
     if (added.counted_at) throw ConfigError(text);

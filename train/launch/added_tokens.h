@@ -29,7 +29,7 @@ std::optional<std::string> added_rows_line(const ModelConfig& model, const Resum
 
 // A row that is added is the mean of the others until it trains. ConfigError: one of `tensors` does not train, rows are added to
 // it, and tokens of these rows are among the targets that count. Returns a warning where they are in the data, but count nowhere.
-// It reads the first `most` tokens of the data, which a start has time for; the warning says where there are more.
+// It reads the first `most` tokens of each source, which a start has time for; the warning says where there are more.
 std::optional<std::string> refuse_frozen_rows(const TrainConfig& config, std::span<const ManifestTensor> tensors,
                                               const Resume& initial, std::span<const TokenSource> sources,
                                               std::int64_t most = 200'000'000);

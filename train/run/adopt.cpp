@@ -201,8 +201,12 @@ void note_rates(const TrainConfig& config, const TrainConfig& then, std::int64_t
 // A model of a folder that is gone: the configuration has the keys that the checkpoint has.
 void note_folder_that_is_gone(const TrainConfig& config, const Manifest& manifest, std::vector<std::string>& notes) {
   const std::optional<std::string>& from = config.model.init_from;
-  if (from && !is_there(*from) && manifest.base.empty())
-    notes.push_back(fmt::format("model.init_from = {}: is not there any more, and not needed to go on", *from));
+  try {
+    if (from && manifest.base.empty() && !is_there(*from))
+      notes.push_back(fmt::format("model.init_from = {}: is not there any more, and not needed to go on", *from));
+  } catch (const StorageError& error) {
+    notes.push_back(fmt::format("model.init_from = {}: {}, and it is not needed to go on", *from, error.what()));
+  }
 }
 
 // A fingerprint's values by one key: those by "content" are the parts that no split changes. Earlier versions have no "tokenizer".

@@ -15,6 +15,7 @@
 #include "core/foreign_folder.h"
 #include "core/json_reader.h"
 #include "core/number_text.h"
+#include "core/shell_word.h"
 #include "model/config/model_stats.h"
 #include "pipeline/schedule/step_simulator.h"
 #include "train/log/console.h"
@@ -295,21 +296,14 @@ std::vector<std::string> closing_lines(const RunPlan& plan, const RunSummary& su
 
 namespace {
 
-// As one word of a shell.
-std::string shell_word(const std::string& text) {
-  if (text.find_first_not_of("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_./-+=:,") == text.npos) return text;
-  std::string out = "'";
-  for (const char c : text) out += c == '\'' ? "'\\''" : std::string(1, c);
-  return out + "'";
-}
-
 // With a template to be named where the tokenizer has none.
 std::string chat_options(const TrainConfig& config) {
-  const std::string folder = hub_snapshot(config.data.tokenizer.value_or(config.model.init_from.value_or("")));
-  const std::string other = folder + "/tokenizer_config.json";
-  bool has_template = file_exists(folder + "/chat_template.jinja");
+  bool has_template = false;
   try {
-    has_template = has_template || (file_exists(other) && read_json_file(other).find("chat_template") != nullptr);
+    const std::string folder = hub_snapshot(config.data.tokenizer.value_or(config.model.init_from.value_or("")));
+    const std::string other = folder + "/tokenizer_config.json";
+    has_template = file_exists(folder + "/chat_template.jinja") ||
+                   (file_exists(other) && read_json_file(other).find("chat_template") != nullptr);
   } catch (const Error&) {  // who asks for a chat is told what is wrong with it
   }
   return has_template ? "--chat" : "--chat --template TEMPLATE (as for the data: chatml, llama3 or a file)";
@@ -318,7 +312,11 @@ std::string chat_options(const TrainConfig& config) {
 // generate takes that of the folder, too.
 bool has_tokenizer(const TrainConfig& config) {
   const std::optional<std::string>& folder = config.model.init_from;
-  return config.data.tokenizer || (folder && (file_exists(*folder + "/tokenizer.json") || file_exists(*folder + "/vocab.json")));
+  try {
+    return config.data.tokenizer || (folder && (file_exists(*folder + "/tokenizer.json") || file_exists(*folder + "/vocab.json")));
+  } catch (const StorageError&) {  // a hint is worth no closing lines
+    return false;
+  }
 }
 
 std::string next_text(const TrainConfig& config, const RunSummary& summary, const RunEnd& end) {
@@ -326,7 +324,7 @@ std::string next_text(const TrainConfig& config, const RunSummary& summary, cons
   if (!end.saved && !end.weights && !end.begins_anew)
     return "--set checkpoint.every=end saves the last step; nothing of this run is saved";
   if (end.saved && summary.step < config.run.steps) return fmt::format("the same command goes on from step {}", summary.step);
-  return fmt::format("trident generate --ckpt {} {}", shell_word(config.checkpoint.dir.value_or(config.run.dir)),
+  return fmt::format("trident generate --ckpt {} {}", for_shell(config.checkpoint.dir.value_or(config.run.dir)),
                      config.data.has_mask    ? chat_options(config)
                      : has_tokenizer(config) ? "--prompt 'Once upon a time'"
                                              : "--prompt-ids '1 2 3'");

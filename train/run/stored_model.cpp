@@ -62,9 +62,13 @@ std::vector<std::string> with_stored_model(const std::string& file, const std::v
 
 std::vector<std::string> with_stored_model(OptionValues values, const std::vector<std::string>& settings) {
   for (const std::string& setting : settings) values.take_setting(setting);
-  const std::string path = hub_snapshot(model_path(values));
-  const bool is_gone = folder_exists(path) ? !is_there(path + "/config.json") : !is_there(path);
-  if (path.empty() || !is_gone) return settings;
+  const std::string named = model_path(values);
+  if (named.empty()) return settings;
+  try {
+    const std::string path = hub_snapshot(named);
+    if (is_there(folder_exists(path) ? path + "/config.json" : path)) return settings;
+  } catch (const StorageError&) {  // a disk that does not answer: the checkpoint says the model, too
+  }
   const std::optional<JsonValue> model = stored_model(values);
   if (!model) return settings;
   std::vector<std::string> with = settings;
