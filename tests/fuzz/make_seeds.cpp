@@ -91,7 +91,7 @@ void add_lines(const Seeds& seeds) {
   seeds.add("hostfile", "two.txt", "# nodes\nn1 slots=8\nn2.cluster slots=4 max_slots=8 # half\nn1 slots=2\n");
   seeds.add("hostfile", "address.txt", "10.0.0.1 slots=1\r\nfe80::1 slots=65000\n");
   seeds.add("study", "gpus.json", R"({"study": "ZeRO", "config": "a.json", "set": {"parallel.zero": "zero3"},
- "vary": ["gpus=8..64|96"], "scaling": "weak", "cluster": "x"})");
+ "vary": ["gpus=8..64|96"], "scaling": "weak", "cluster": "h100_sxm_ndr"})");
   seeds.add("study", "arms.json", R"({"study": "two", "config": "b.json", "arms": [{"name": "1f1b", "set": {}}, {"name": "i", "set":
  {"parallel.virtual_stages": 2}}], "vary": ["micro=1|2,seq=512..2048"], "gpus": 16})");
   seeds.add("case_rows", "array.json",
