@@ -4,6 +4,7 @@
 #include <cctype>
 
 #include "core/check.h"
+#include "core/json_reader.h"
 
 namespace trident {
 namespace {
