@@ -318,7 +318,7 @@ TEST(ShellReader, SizesAreLimited) {
   for (int i = 0; i < 1000; ++i) shifts += ' ' + std::string(100, 'a');
   for (int i = 0; i < 1000; ++i) shifts += "\nshift";
   EXPECT_NE(refused_shell(shifts).find("more than 4 MiB once variables are replaced"), std::string::npos);
-  std::string doubts = "A=$(x); N=0\nwhile [ $N -lt 2000 ]; do N=$((N+1))\n";  // each with a reason
+  std::string doubts = "A=$(x); N=0\nwhile [ $N -lt 600 ]; do N=$((N+1))\n";  // each with a reason
   for (int i = 0; i < 100; ++i) doubts += "[ $A ]&&A=1\n";
   EXPECT_NE(refused_shell(doubts + "done").find("more than 4 MiB once variables are replaced"), std::string::npos);
   std::string deep;
