@@ -288,10 +288,10 @@ std::vector<Option> number_options() {
 }
 
 std::vector<ReservedValue> other_preference_losses() {
-  return {{"kto", "not built yet; loss.type dpo learns from pairs"}, {"orpo", "not built yet; use loss.type dpo, with loss.nll_weight"},
+  return {{"kto", "not built yet; loss.type dpo learns from pairs"},
+          {"orpo", "not built yet; use loss.type dpo, with loss.nll_weight"},
           {"grpo", "not built yet: answers are not drawn while training; use loss.type dpo on pairs"}};
 }
-
 std::vector<Option> data_options() {
   return {
       {.path = "loss.type", .takes = kString, .fallback = "\"cross_entropy\"",
