@@ -191,5 +191,10 @@ trident_suites(${name} \"$<TARGET_FILE:test_${name}>\" \"${arg_LABEL};${label}\"
     add_test(NAME ${name}/Full CONFIGURATIONS Full COMMAND test_${name} --gtest_filter=Full*)
     set_tests_properties(${name}/Full PROPERTIES
       TIMEOUT 3600 LABELS "${arg_LABEL};${label}" FAIL_REGULAR_EXPRESSION "0 tests from 0")
+  if(arg_WHOLE)  # one process, because the program asks at its end what its tests have run
+    add_test(NAME ${name}/Whole COMMAND test_${name} --gtest_filter=*)
+    set_tests_properties(${name}/Whole PROPERTIES LABELS "${arg_LABEL};${label}" TIMEOUT ${arg_TIMEOUT} COST ${arg_TIMEOUT})
+    return()
+  endif()
   endif()
 endfunction()
