@@ -1,8 +1,8 @@
 # trident_library(NAME SOURCES ... LINKS ...)   -> target trident_NAME, include root = repository root
 # trident_room(NAME SOURCE...)   -> target trident_NAME, which links the rooms of its row in cmake/rooms; room_NAME tries it
-# trident_test(NAME SOURCES ... LINKS ... [TIMEOUT s] [LABEL l] [FULL] [WHOLE])   -> executable test_NAME, a CTest entry
+# trident_test(NAME SOURCES ... LINKS ... [TIMEOUT s] [LABEL l] [FULL] [WAITS] [WHOLE])   -> executable test_NAME, a CTest entry
 #   NAME/SUITE per test suite, labelled l or by its folder below tests/, and ci or elsewhere; FULL: suites that begin with Full are
-#   one entry of -C Full; WHOLE: one entry NAME/Whole
+#   one entry of -C Full; WAITS: for timers and launchers, most of the time; WHOLE: one entry NAME/Whole
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -171,7 +171,7 @@ function(trident_ci_targets folder)
 endfunction()
 
 function(trident_test name)
-  cmake_parse_arguments(arg "FULL;WHOLE" "TIMEOUT;LABEL" "SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(arg "FULL;WAITS;WHOLE" "TIMEOUT;LABEL" "SOURCES;LINKS" ${ARGN})
   add_executable(test_${name} ${arg_SOURCES})
   file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR})
   set(optimization -O0)
@@ -199,7 +199,7 @@ function(trident_test name)
   # Suites are listed at test time: building needs no run, and sanitized builds list them under the same environment.
   file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/test_${name}.cmake CONTENT
     "include(${PROJECT_SOURCE_DIR}/cmake/suites.cmake)
-trident_suites(${name} \"$<TARGET_FILE:test_${name}>\" \"${arg_LABEL};${label}\" ${arg_TIMEOUT} ${arg_FULL})\n")
+trident_suites(${name} \"$<TARGET_FILE:test_${name}>\" \"${arg_LABEL};${label}\" ${arg_TIMEOUT} ${arg_FULL} ${arg_WAITS})\n")
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${CMAKE_CURRENT_BINARY_DIR}/test_${name}.cmake)
   if(arg_FULL)
     add_test(NAME ${name}/Full CONFIGURATIONS Full COMMAND test_${name} --gtest_filter=Full*)
