@@ -156,7 +156,9 @@ class Resolver {
   Resolver(const ImportRules& rules, const ForeignTables& tables) : rules_(rules), tables_(tables) {}
 
   Import run(const std::vector<ForeignLeaf>& leaves) {
-    for (const ForeignLeaf& leaf : leaves) judge(leaf);
+    std::vector<std::string> faults;  // all of them are told at once
+    for (const ForeignLeaf& leaf : leaves) collect(faults, [&] { judge(leaf); });
+    refuse_all(faults);
     take_base();
     if (present_.contains(ForeignSystem::kHuggingFace)) take_stage_defaults(facts_, present_);
     fill_defaults();
@@ -469,7 +471,7 @@ Import import_files(const std::vector<std::string>& files, const ImportRules& ru
   }
   // Keys that follow from several take the user's numbers, such as parallel.data, as they take the base's.
   OptionValues base = rules.base == nullptr ? OptionValues() : *rules.base;
-  for (const std::string& setting : rules.settings) base.take_setting(setting);
+  base.take_settings(rules.settings);
   ImportRules both = rules;
   both.base = &base;
   return import_leaves(leaves, both);
