@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/printable.h"
+#include "train/config/foreign_answers.h"
 #include "train/config/option_check.h"
 #include "train/config/option_table.h"
 #include "import/facts.h"
@@ -224,8 +225,11 @@ void Resolver::refuse_unknown(const ForeignLeaf& leaf) const {
                                   tables_.values_of(leaf.system, near)));
   if (leaf.key.find('-', 2) != leaf.key.npos) std::ranges::replace(near, '_', '-');
   const std::string dashes = leaf.key.substr(0, std::min(leaf.key.find_first_not_of('-'), leaf.key.size()));
-  throw ConfigError(fmt::format("{}: unknown key {} of {}; {}", place_of(leaf), in_quotes(leaf.key), name_of(leaf.system),
-                                near.empty() ? "correct it or leave it out" : fmt::format("did you mean {}{}?", dashes, near)));
+  std::string remedy = near.empty() ? "correct it or leave it out" : fmt::format("did you mean {}{}?", dashes, near);
+  for (const ForeignAnswer& answer : foreign_answers(near.empty() ? leaf.key : "", text_of(leaf.value)))
+    if (!answer.key.empty()) remedy = fmt::format("leave it out there, and give it by --set {}=...", answer.key);
+  throw ConfigError(
+      fmt::format("{}: unknown key {} of {}; {}", place_of(leaf), in_quotes(leaf.key), name_of(leaf.system), remedy));
 }
 
 void Resolver::judge(const ForeignLeaf& leaf) {
