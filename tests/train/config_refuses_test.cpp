@@ -356,7 +356,7 @@ TEST(ConfigRefuses, AllMistakesAreToldAtOnce) {
   expect_refusal({"model.lora_r=16", "model.seq_length=3"}, {"unknown key model.lora_r", "; also unknown key model.seq_length"});
   std::vector<std::string> many;
   for (int i = 0; i < 30; ++i) many.push_back(fmt::format("zzzz{}=1", i));
-  expect_refusal(many, {"unknown key zzzz19; also 10 more"});
+  expect_refusal(many, {"unknown key zzzz19; also others"});
 }
 
 TEST(ConfigRefuses, BadSettings) {

@@ -73,12 +73,11 @@ JsonValue setting_value(std::string_view text, std::string_view where) {
 }
 
 void refuse_all(const std::vector<std::string>& faults) {
-  constexpr std::size_t kMost = 20;
   if (faults.empty()) return;
   std::string all;
-  for (const std::string& fault : std::span(faults).first(std::min(faults.size(), kMost)))
+  for (const std::string& fault : std::span(faults).first(std::min(faults.size(), kMostFaults)))
     all += (all.empty() ? "" : "; also ") + fault;
-  if (faults.size() > kMost) all += fmt::format("; also {} more", faults.size() - kMost);
+  if (faults.size() > kMostFaults) all += "; also others";
   throw ConfigError(all);
 }
 

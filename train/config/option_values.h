@@ -1,6 +1,7 @@
 // From a file and --set arguments to one value per option, each with its origin.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -20,16 +21,18 @@ struct OptionValue {
 // Keys that are in no row of the table: a user's mistake, or of a version that knows more.
 enum class UnknownKeys : std::uint8_t { kRefused, kPassedOver };
 
-// Keeps what `take` refuses among `faults`: a user learns of all mistakes at once.
+// Keeps what `take` refuses among `faults`: a user learns of all mistakes at once. After too many it is not called.
+inline constexpr std::size_t kMostFaults = 20;
 template <class Take>
 void collect(std::vector<std::string>& faults, Take&& take) {
+  if (faults.size() > kMostFaults) return;
   try {
     take();
   } catch (const ConfigError& error) {
     faults.emplace_back(error.what());
   }
 }
-// Throws one ConfigError of all `faults`, where there are any: "...; also ...", at most 20 of them.
+// Throws one ConfigError of all `faults`, where there are any: "...; also ...", at most kMostFaults of them.
 void refuse_all(const std::vector<std::string>& faults);
 
 // Reads the text of path=value: JSON where it is JSON, else a text. ConfigError for broken JSON that was surely meant as such.
