@@ -73,7 +73,7 @@ std::string_view likely_choice(std::string_view text, const std::vector<std::str
 std::string_view choice_of_others(std::string_view path, std::string_view text) {
   for (const ForeignSection& section : foreign_sections())
     for (const ForeignKey& row : section.keys)
-      if (key_of(row.to) == path && row.value.starts_with('"') && is_among_values(text, names_of(row).values))
+      if (row.to == path && row.value.starts_with('"') && is_among_values(text, names_of(row).values))
         return row.value.substr(1, row.value.size() - 2);
   return "";
 }
