@@ -94,7 +94,7 @@ std::vector<std::string> settings_of(const StudySpec& spec, std::size_t arm) {
 TrainConfig config_with(const StudySpec& spec, const std::vector<std::string>& settings) {
   OptionValues values = spec.given.value_or(OptionValues());
   if (!spec.given) return load_train_config(spec.config, with_stored_model(spec.config, settings), values);
-  for (const std::string& setting : with_stored_model(values, settings)) values.take_setting(setting);
+  values.take_settings(with_stored_model(values, settings));
   return make_train_config(values);
 }
 

@@ -61,7 +61,7 @@ std::vector<std::string> with_stored_model(const std::string& file, const std::v
 }
 
 std::vector<std::string> with_stored_model(OptionValues values, const std::vector<std::string>& settings) {
-  for (const std::string& setting : settings) values.take_setting(setting);
+  values.take_settings(settings);
   const std::string named = model_path(values);
   if (named.empty()) return settings;
   try {
