@@ -420,6 +420,12 @@ TEST_F(StoredBases, ARunBeginsWithTheCopiesOfAPeftFolderInEveryLayout) {
     expect_error<ConfigError>([&] { begin("no", {base, from}); }, {peft, "has copies for 64 tokens", "model.vocab_size is 61"});
     expect_error<ConfigError>([&] { begin("no", {base, from, wide, R"(adapter.modules_to_save=["embed_tokens","lm_head"])"}); },
                               {"adapter.modules_to_save: leaves model.norm.weight without a trained copy, and " + peft});
+    // PEFT saves the ends of a resized model, also where they did not train.
+    JsonValue json = read_json_file(peft + "/adapter_config.json");
+    json.set("modules_to_save", JsonValue::Array{"model.norm"});
+    write_file(peft + "/adapter_config.json", to_json_text(json));
+    expect_error<ConfigError>([&] { begin("no", {base, from, wide}); },
+                              {"has model.embed_tokens.weight of 64 tokens, which did not train, and ", "has 61; merge it"});
   }
 }
 
