@@ -90,7 +90,7 @@ TEST_F(CommandLine, UnknownSubcommandsAndActions) {
   expect_refusal({"trian"}, "unknown subcommand \"trian\"; did you mean train?");
   expect_refusal({"\x1b[31m\nxxxxxxxxx"}, "unknown subcommand");
   expect_refusal({"tokenizer", "--config", config_},
-                 "trident tokenizer \"--config\": not an action; use encode, decode, show, render or diff");
+                 "trident tokenizer \"--config\": a flag, not an action; use encode, decode, show, render or diff");
   expect_refusal({"data"}, "trident data: no action; name one: prepare, inspect, merge or pack");
   expect_refusal({"data", ""}, "trident data \"\": not an action; use prepare, inspect, merge or pack");
   expect_refusal({"ckpt"}, "trident ckpt: no action; name one: ls, show, verify, diff or prune");
