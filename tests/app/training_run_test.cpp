@@ -350,8 +350,8 @@ TEST_F(PackedRun, WhatDoesNotFitIsRefusedBeforeTheFirstStep) {
 TEST_F(PackedRun, ConversationsThatAreNotPackedGetTheLineThatPacksThem) {
   const std::string chat = place_ / "chat", pack = fmt::format("trident data pack {0} --sequence 64 --output {0}-packed", chat);
   const auto said = [&](const std::string& samples) {
-    const ProgramOutcome outcome =
-        place_.train({"data.train=" + chat, "run.dir=" + (place_ / samples), "data.samples=" + samples, "run.steps=1", "batch.sequence=64"});
+    const ProgramOutcome outcome = place_.train({"run.dir=" + (place_ / samples), "data.train=" + chat, "data.samples=" + samples,
+                                                 "run.steps=1", "batch.sequence=64"});
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
     return outcome.out + outcome.err;
   };
