@@ -355,11 +355,11 @@ TEST_F(PackedRun, ConversationsThatAreNotPackedGetTheLineThatPacksThem) {
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
     return outcome.out + outcome.err;
   };
-  expect_parts(said("stream"), {"warning: data.samples = \"stream\": ",
-                                "chat has a .mask, as conversations have, and samples run across "
-                                "them; pack them: " +
-                                    pack + ", and train with --set data.samples=packed --set data.train=" + chat + "-packed"});
-  expect_parts(said("packed"), {"is of single documents, and most of a sample is padding; pack them: " + pack});
+  const std::string remedy =
+      "; pack them: " + pack + ", and train with --set data.samples=packed --set data.train=" + chat + "-packed";
+  expect_parts(said("stream"),
+               {"data.samples = \"stream\": ", "chat has a .mask, as conversations have, and samples run across them" + remedy});
+  expect_parts(said("packed"), {"is of single documents, and most of a sample is padding" + remedy});
 }
 
 TEST_F(PackedRun, EvaluationsTakePacksAsTrainingDoes) {
