@@ -191,7 +191,7 @@ void run_subcommand(const Subcommand& command, const Arguments& arguments, const
   for (const Subcommand::Action& it : command.actions) actions.push_back(it.name);
   const std::string ours = other_command(fmt::format("{}.{}", command.name, word));
   throw ConfigError(fmt::format("trident {} {}: {}; use {}{}", command.name, in_quotes(word),
-                                word.starts_with('-') ? "a flag, and no action before it" : "not an action", names,
+                                word.starts_with('-') ? "a flag, not an action" : "not an action", names,
                                 ours.empty() ? name_hint(word, actions) : fmt::format("; that is {} here", ours)));
 }
 

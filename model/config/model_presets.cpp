@@ -100,7 +100,7 @@ std::string to_json(const Preset& p) {
 constexpr std::pair<std::string_view, std::string_view> kAliases[] = {
     {"gpt2", "gpt2-124m"},         {"gpt-2", "gpt2-124m"},        {"gpt2-small", "gpt2-124m"},
     {"gpt2-medium", "gpt2-355m"},  {"gpt2-large", "gpt2-774m"},   {"gpt2-xl", "gpt2-1.5b"},
-    {"phi3-mini-4k", "phi3-mini"}, {"olmo2-0425-1b", "olmo2-1b"}, {"mistral7b-v0.2", "mistral-7b"},
+    {"phi3-mini-4k-instruct", "phi3-mini"}, {"olmo2-0425-1b", "olmo2-1b"}, {"mistral7b-v0.2", "mistral-7b"},
     {"d12", "gpt2-124m"},          {"d24", "gpt2-355m"},          {"d36", "gpt2-774m"},
     {"d48", "gpt2-1.5b"},  // of llm.c
 };
@@ -110,7 +110,7 @@ std::string usual_name(std::string_view given) {
   std::string name(given.substr(given.find('/') + 1));
   for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   if (name.starts_with("meta-")) name.erase(0, 5);
-  for (const std::string_view end : {"-hf", "-base", "-instruct", "-chat"})
+  for (const std::string_view end : {"-hf", "-base"})
     if (name.ends_with(end)) name.erase(name.size() - end.size());
   // The family's number stands apart: "llama-3.1-8b".
   const std::size_t dash = name.find('-');
@@ -127,6 +127,8 @@ std::string near_presets(std::string_view name) {
   const auto family_of = [](std::string_view of) {
     return of.substr(0, std::min(of.find_first_not_of("abcdefghijklmnopqrstuvwxyz"), of.size()));
   };
+  for (const std::string_view tuned : {"-instruct", "-chat"})  // of the same shape, with weights that no preset has
+    if (name.ends_with(tuned)) name.remove_suffix(tuned.size());
   const std::string_view family = family_of(name), size = name.substr(name.rfind('-') + 1);
   std::vector<std::string> same_size, longer;
   for (const std::string_view preset : model_preset_names()) {

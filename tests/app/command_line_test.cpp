@@ -90,7 +90,7 @@ TEST_F(CommandLine, UnknownSubcommandsAndActions) {
   expect_refusal({"trian"}, "unknown subcommand \"trian\"; did you mean train?");
   expect_refusal({"\x1b[31m\nxxxxxxxxx"}, "unknown subcommand");
   expect_refusal({"tokenizer", "--config", config_},
-                 "trident tokenizer \"--config\": not an action; use encode, decode, show, render or diff");
+                 "trident tokenizer \"--config\": a flag, not an action; use encode, decode, show, render or diff");
   expect_refusal({"data"}, "trident data: no action; name one: prepare, inspect, merge or pack");
   expect_refusal({"data", ""}, "trident data \"\": not an action; use prepare, inspect, merge or pack");
   expect_refusal({"ckpt"}, "trident ckpt: no action; name one: ls, show, verify, diff or prune");
@@ -124,18 +124,18 @@ TEST_F(CommandLine, FlagsOfOtherProgramsAreAnsweredByOurs) {
       {{"convert", "--hf", "a"}, "say --from hf a --to ckpt DIR"},
       {{"convert", "--output", "a"}, "say --to hf a, or --to ckpt a"},
       {{"tokenizer", "encode", "--model", "a"}, "say --tokenizer T: gpt2, a model's folder, or a tokenizer's file"},
-      {{"tokenizer", "--model", "a"}, "trident tokenizer \"--model\": a flag, and no action before it; use encode"},
+      {{"tokenizer", "--model", "a"}, "trident tokenizer \"--model\": a flag, not an action; use encode"},
       {{"data", "prepare", "--output-prefix", "a"}, "say --output a"},
       {{"data", "prepare", "--dataset_name", "a"}, "say --input a, a file: nothing is downloaded"},
       {{"data", "prepare", "--text-column", "a"}, "say --json-key a"},
       {{"data", "prepare", "--tokenizer-type", "GPT2BPETokenizer"}, "say --tokenizer T: gpt2,"},
-      {{"data", "pack", "x", "--seq_length", "8"}, "say --sequence 8"},
+      {{"data", "pack", "x", "--seq_length=8"}, "say --sequence 8"},
       {{"data", "tokenize"},
        "not an action; use prepare, inspect, merge or pack (see trident data --help); that is trident data prepare here"},
       {{"ckpt", "list"}, "that is trident ckpt ls here"},
       {{"finetune"}, "unknown subcommand \"finetune\"; that is trident train here; see trident help"},
       {{"chat"}, "that is trident generate here"},
-      {{"import", "--batch_size", "8"}, "see trident import --help"},
+      {{"import", "--xyzzy", "8"}, "see trident import --help"},
       {{"import", "--micro-batch-size", "8"}, "write the whole command into one, run.sh: trident import run.sh"},
       {{"train", "--deepspeed", "ds.json"}, "import its file: trident train --import ds.json"},
       {{"train", "run.sh"}, "import it: trident train --import run.sh"},

@@ -90,7 +90,7 @@ TEST(ForeignFlagHint, AFlagThatNamesAConfigurationIsAnsweredByImport) {
   EXPECT_EQ(foreign_flag_hint("--config_file=acc.yaml", "--lr"), "import its file: trident train --import acc.yaml");
   for (const char* flag : {"--ds_config", "--deepspeed_config", "--fsdp_config", "--job.config_file", "--yaml-cfg"})
     EXPECT_EQ(foreign_flag_hint(flag, "f.toml"), "import its file: trident train --import f.toml") << flag;
-  EXPECT_EQ(foreign_flag_hint("--deepspeed", "zero2"), "say --set parallel.zero=zero2 (TRL's own file of that name)");
+  EXPECT_TRUE(foreign_flag_hint("--deepspeed", "zero2").starts_with("say --set parallel.zero=zero2 ("));
   EXPECT_TRUE(foreign_flag_hint("--train_file", "f.json").starts_with("say --set data.train=")) << "no configuration";
 }
 

@@ -350,16 +350,16 @@ TEST_F(PackedRun, WhatDoesNotFitIsRefusedBeforeTheFirstStep) {
 TEST_F(PackedRun, ConversationsThatAreNotPackedGetTheLineThatPacksThem) {
   const std::string chat = place_ / "chat", pack = fmt::format("trident data pack {0} --sequence 64 --output {0}-packed", chat);
   const auto said = [&](const std::string& samples) {
-    const ProgramOutcome outcome =
-        place_.train({"data.train=" + chat, "data.samples=" + samples, "run.steps=1", "batch.sequence=64"});
+    const ProgramOutcome outcome = place_.train({"run.dir=" + (place_ / samples), "data.train=" + chat, "data.samples=" + samples,
+                                                 "run.steps=1", "batch.sequence=64"});
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
     return outcome.out + outcome.err;
   };
-  expect_parts(said("stream"), {"warning: data.samples = \"stream\": ",
-                                "chat has a .mask, as conversations have, and samples run across "
-                                "them; pack them: " +
-                                    pack + ", and train with --set data.samples=packed --set data.train=" + chat + "-packed"});
-  expect_parts(said("packed"), {"is of single documents, and most of a sample is padding; pack them: " + pack});
+  const std::string remedy =
+      "; pack them: " + pack + ", and train with --set data.samples=packed --set data.train=" + chat + "-packed";
+  expect_parts(said("stream"),
+               {"data.samples = \"stream\": ", "chat has a .mask, as conversations have, and samples run across them" + remedy});
+  expect_parts(said("packed"), {"is of single documents, and most of a sample is padding" + remedy});
 }
 
 TEST_F(PackedRun, EvaluationsTakePacksAsTrainingDoes) {

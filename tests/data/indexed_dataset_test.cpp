@@ -154,7 +154,7 @@ TEST_F(IndexedDatasetTest, MissingFilesAreNamed) {
   std::filesystem::remove(bin_);
   expect_refused({bin_, "no such file"});
   write_golden();
-  expect_error<DataError>([&] { IndexedDataset{bin_}; }, {bin_ + ".idx", "without .bin or .idx"});
+  expect_error<DataError>([&] { IndexedDataset{bin_}; }, {bin_ + ".idx", "give the prefix alone: "});
 }
 
 TEST_F(IndexedDatasetTest, EveryTruncationOfTheIndexIsRefused) {

@@ -308,18 +308,17 @@ void OptionValues::require_complete() const {
     const auto is_of_config_json = [&](const JsonMember& member) {
       return spelled_out && is_informational_hf_key(member.key) && *model_origins_.find(member.key) != JsonValue(kSettingOrigin);
     };
-    for (const JsonMember& member : model_keys_.members())
-      if (!is_of_config_json(member) && is_word_of_others(member.key))
-        collect(faults, [&] { refuse_unknown("", "model." + member.key, member.value); });
+    const bool adds_keys = spelled_out || (!preset && !file && !at("model.init_from").value.is_null());
+    for (const JsonMember& member : model_keys_.members()) {
+      const std::string path = "model." + member.key;
+      if (!is_of_config_json(member) && (is_word_of_others(member.key) || (!adds_keys && !did_you_mean(path).empty())))
+        collect(faults, [&] { refuse_unknown("", path, member.value); });
+    }
     refuse_all(faults);
   }
   // A Hugging Face folder says the model itself; make_train_config() asks it.
   if (!preset && !file && !spelled_out && !at("model.init_from").value.is_null()) return;
   if (!spelled_out && !model_keys_.is_null()) {
-    for (const JsonMember& member : model_keys_.members())
-      if (const std::string path = "model." + member.key; !did_you_mean(path).empty())
-        collect(faults, [&] { refuse_unknown("", path, member.value); });
-    refuse_all(faults);
     const JsonMember& first = model_keys_.members().front();
     const std::string path = "model." + first.key;
     if (preset || file) {
