@@ -86,6 +86,7 @@ ChatOptions chat_options(const ChatFlags& flags, const std::string& tokenizer, b
   const bool may_lack_one = flags.preference && flags.chat_template.empty() && !std::filesystem::is_directory(tokenizer);
   ChatOptions chat{.source = may_lack_one ? ChatSource{ChatTemplate::parse(kNone, "no template"), {}, {}}
                                           : chat_source_of(tokenizer, flags.chat_template, flags.chat ? "--chat" : "--preference")};
+  chat.template_name = flags.chat_template;
   for (const LossKind kind : {LossKind::kAssistant, LossKind::kCompletion, LossKind::kAll, LossKind::kLast})
     if (flags.loss == to_string(kind)) chat.loss = kind;
   if (flags.skip_empty) chat.empty = EmptyConversations::kSkipped;

@@ -1,5 +1,7 @@
 #include "model/config/model_presets.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <array>
 #include <cctype>
@@ -129,10 +131,9 @@ std::string model_preset_json(std::string_view name, std::string_view where) {
   const std::string usual = usual_name(name);
   for (const Preset& preset : kPresets)
     if (preset.name == name || preset.name == usual) return to_json(preset);
-  std::string known;
-  for (const Preset& preset : kPresets) known += fmt::format("{}{}", known.empty() ? "" : ", ", preset.name);
-  throw ConfigError(fmt::format("{} = {}: no such model preset; known are {}{}", where, in_quotes(name), known,
-                                name_hint(name, model_preset_names())));
+  const std::vector<std::string_view> names = model_preset_names();
+  throw ConfigError(fmt::format("{} = {}: no such model preset; known are {}{}", where, in_quotes(name),
+                                fmt::join(nearest_first(name, names), ", "), name_hint(name, names)));
 }
 
 ModelConfig model_preset(std::string_view name, std::string_view where) {

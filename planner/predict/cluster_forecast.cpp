@@ -272,6 +272,11 @@ std::int64_t ClusterForecast::needed_bytes() const {
   return process ? std::llround(process->resident_bytes) : most().total();
 }
 
+std::string room_text(double needed, double there) {
+  if (there == 0) return "";
+  return fmt::format(" of {}, {} {}", bytes_text(there), bytes_text(std::abs(there - needed)), needed > there ? "too much" : "free");
+}
+
 int planned_replica(const ParallelConfig& parallel) {
   const std::int64_t ranks = ranks_of_a_replica(parallel);
   if (ranks > kMostGpus)

@@ -38,15 +38,22 @@ std::string parts_text(const FoundLayout& found) {
   return text;
 }
 
-// "79.0 GB: parameters 8.5, gradients 16.9": parts that are seen, in the unit of the whole.
-std::string memory_text(const ArenaMemory& memory) {
-  const AmountUnit unit = byte_unit(memory.total());
+// "81.8 GB of 84.9 GB, 3.1 GB free: parameters 8.5, gradients 16.9": parts that are seen, in the unit of the whole.
+std::string memory_text(const FoundLayout& found, const SearchResult& result) {
+  const std::int64_t outside = result.on_processors() ? 0 : found.needed_bytes - found.memory.total();
+  const std::int64_t all = found.memory.total() + outside;
+  const AmountUnit unit = byte_unit(all);
   std::string parts;
-  for (const MemoryUse use : kMemoryUses) {
-    if (static_cast<double>(memory[use]) < 0.5 * std::pow(0.1, unit.decimals) * unit.size) continue;
-    parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", to_string(use), unit.number(memory[use]));
-  }
-  return fmt::format("{}: {}", unit.text(memory.total()), parts);
+  const auto add = [&](std::string_view name, std::int64_t bytes) {
+    if (static_cast<double>(bytes) >= 0.5 * std::pow(0.1, unit.decimals) * unit.size)
+      parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", name, unit.number(bytes));
+  };
+  for (const MemoryUse use : kMemoryUses) add(to_string(use), found.memory[use]);
+  add("driver and communicators", outside);
+  const std::string there = room_text(static_cast<double>(found.needed_bytes), static_cast<double>(result.device_bytes));
+  const std::string rank = fmt::format("    memory of pipeline rank {}: {}", found.fullest, unit.text(all));
+  if (!result.on_processors()) return fmt::format("{}{}: {}\n", rank, there, parts);
+  return fmt::format("{}: {}\n    memory of the process: {}{}\n", rank, parts, bytes_text(found.needed_bytes), there);
 }
 
 // "2 chunks +0.4 %, micro-batches of 2 +1.3 %": in what they differ, and by how much they are slower; the nearest ones.
@@ -75,7 +82,7 @@ std::string entry(std::size_t number, const FoundLayout& found, const SearchResu
                      found.trainable ? "" : "  (not trainable yet)") +
          variations_text(found) +
          (found.trainable ? fmt::format("    time of pipeline rank {} in %: {}\n", found.busiest, parts_text(found)) : "") +
-         fmt::format("    memory of pipeline rank {}: {}\n", found.fullest, memory_text(found.memory)) +
+         memory_text(found, result) +
          (found.trainable
               ? fmt::format("    next limit: {}\n    to train it: {}\n", found.next_limit, settings_text(found))
               : "");
@@ -119,6 +126,7 @@ JsonValue json_of(const FoundLayout& found) {
                            {"memory_bytes", found.memory.total()},
                            {"memory_parts", std::move(memory)},
                            {"memory_of_pipeline_rank", found.fullest},
+                           {"needed_bytes", found.needed_bytes},
                            {"next_limit", found.next_limit},
                            {"variations", std::move(variations)}};
 }
@@ -143,11 +151,11 @@ AmountUnit byte_unit(std::int64_t bytes) {
 }
 
 std::string to_text(const SearchResult& result) {
-  const std::string bytes = byte_unit(result.usable_bytes).text(result.usable_bytes);
   std::string text = fmt::format("model: {}\n", result.model) +
                      (result.on_processors()
                           ? fmt::format("on {}\n", result.cluster)
-                          : fmt::format("cluster: {} GPUs of {}, {} of each for tensors\n", result.gpus, result.cluster, bytes)) +
+                          : fmt::format("cluster: {} GPUs of {}, {} each\n", result.gpus, result.cluster,
+                                        bytes_text(result.device_bytes))) +
                      fmt::format("batch: {} sequences of {} tokens\n", result.global_batch, result.sequence) +
                      fmt::format("{} looked at, {} fit, {} timed\n", counted(static_cast<std::int64_t>(result.layouts), "layout"),
                                  result.fitting, result.timed) +
@@ -191,7 +199,7 @@ JsonValue to_json(const SearchResult& result) {
                              : JsonMember{"gpus", result.gpus},
       {"global_batch", result.global_batch},
       {"sequence", result.sequence},
-      {"usable_bytes", result.usable_bytes},
+      {"device_bytes", result.device_bytes},
       {"layouts", static_cast<std::int64_t>(result.layouts)},
       {"fitting", static_cast<std::int64_t>(result.fitting)},
       {"timed", static_cast<std::int64_t>(result.timed)},
