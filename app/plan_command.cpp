@@ -77,8 +77,8 @@ void plan_command(const Arguments& arguments, const CommandContext& context) {
   check_named_files(app, {"--config"}, {});
   const TrainConfig config = read_config(flags, values_of_file(flags));
   const PlannedRun planned = plan_run(config, ranks, *context.make_cuda());
-  context.out << on_lines(json ? to_json_text(to_json(planned.report, planned.plan, detail_of(program))) + '\n'
-                               : to_text(planned.report, planned.plan, detail_of(program)));
+  context.out << (json ? on_lines(to_json_text(to_json(planned.report, planned.plan, detail_of(program))) + '\n')
+                       : on_screen(to_text(planned.report, planned.plan, detail_of(program)), context));
 }
 
 void plan_cluster_command(const Arguments& arguments, const CommandContext& context) {
@@ -109,10 +109,9 @@ void plan_cluster_command(const Arguments& arguments, const CommandContext& cont
   if (!parse_flags(app, arguments, context, {{}, instead})) return;
   check_named_files(app, {"--config", "--cluster"}, {"--html", "--trace"});
   if (csv && json) throw ConfigError("--csv: is another form of what --json prints; leave one of them out");
-  context.out << on_lines(plan_on_cluster(read_config(flags, values_of_file(flags)), question, detail_of(program),
-                                          json  ? PlanForm::kJson
-                                          : csv ? PlanForm::kCsv
-                                                : PlanForm::kText));
+  const PlanForm form = json ? PlanForm::kJson : csv ? PlanForm::kCsv : PlanForm::kText;
+  const std::string answer = plan_on_cluster(read_config(flags, values_of_file(flags)), question, detail_of(program), form);
+  context.out << (form == PlanForm::kText ? on_screen(answer, context) : on_lines(answer));
 }
 
 void plan_search_command(const Arguments& arguments, const CommandContext& context) {
@@ -161,7 +160,7 @@ void plan_search_command(const Arguments& arguments, const CommandContext& conte
     throw ConfigError(fmt::format("--rank = {}: only {} shown; give another, or a larger --best", rank,
                                   counted(shown, "layout is", "layouts are")));
   if (!html.empty()) write_file(html, to_html(page_of(found)));
-  context.out << (json ? to_json_text(to_json(found)) + '\n' : to_text(found));
+  context.out << (json ? to_json_text(to_json(found)) + '\n' : on_screen(to_text(found), context));
   if (write.empty()) return;
   const TrainConfig chosen = config_to_plan(values, at(found.best, rank - 1).settings);
   write_file(write, to_json_text(given_to_json(chosen, values), 2) + '\n');

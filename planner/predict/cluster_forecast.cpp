@@ -274,7 +274,9 @@ std::int64_t ClusterForecast::needed_bytes() const {
 
 std::string room_text(double needed, double there) {
   if (there == 0) return "";
-  return fmt::format(" of {}, {} {}", bytes_text(there), bytes_text(std::abs(there - needed)), needed > there ? "too much" : "free");
+  const double off = std::abs(there - needed);
+  return fmt::format(" of {}, {} {}", bytes_text(there), off < 5e7 ? bytes_text(off) : gigabytes_text(off),
+                     needed > there ? "too much" : "free");
 }
 
 int planned_replica(const ParallelConfig& parallel) {

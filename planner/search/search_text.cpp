@@ -76,10 +76,10 @@ std::string variations_text(const FoundLayout& found) {
 
 std::string entry(std::size_t number, const FoundLayout& found, const SearchResult& result) {
   const std::string per_gpu =
-      result.on_processors() ? "" : fmt::format("  {} per GPU", rounded_text(found.tokens_per_second / result.gpus));
-  return fmt::format("{:2}  {:.4g} s  {} tokens/s{}  mfu {} %  {}{}\n", number, found.seconds,
-                     rounded_text(found.tokens_per_second), per_gpu, percent_digits(found.mfu), to_string(found.layout),
-                     found.trainable ? "" : "  (not trainable yet)") +
+      result.on_processors() ? "" : fmt::format(", {} per GPU", rounded_text(found.tokens_per_second / result.gpus));
+  return fmt::format("{:2}  {}{}\n    a step takes {}: {} tokens/s{}, MFU {} %\n", number, to_string(found.layout),
+                     found.trainable ? "" : "  (not trainable yet)", seconds_text(found.seconds),
+                     rounded_text(found.tokens_per_second), per_gpu, percent_digits(found.mfu)) +
          variations_text(found) +
          (found.trainable ? fmt::format("    time of pipeline rank {} in %: {}\n", found.busiest, parts_text(found)) : "") +
          memory_text(found, result) +
