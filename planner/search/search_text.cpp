@@ -38,22 +38,22 @@ std::string parts_text(const FoundLayout& found) {
   return text;
 }
 
-// "81.8 GB of 84.9 GB, 3.1 GB free: parameters 8.5, gradients 16.9": parts that are seen, in the unit of the whole.
+// "81.8 GB of 84.9 GB, 3.1 GB free: tensors 79.0 GB (parameters 8.5, gradients 16.9), driver and communicators 2.8 GB": parts of
+// tensors that are seen, in the unit of the whole.
 std::string memory_text(const FoundLayout& found, const SearchResult& result) {
-  const std::int64_t outside = result.on_processors() ? 0 : found.needed_bytes - found.memory.total();
-  const std::int64_t all = found.memory.total() + outside;
-  const AmountUnit unit = byte_unit(all);
+  const AmountUnit unit = byte_unit(found.memory.total());
   std::string parts;
-  const auto add = [&](std::string_view name, std::int64_t bytes) {
-    if (static_cast<double>(bytes) >= 0.5 * std::pow(0.1, unit.decimals) * unit.size)
-      parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", name, unit.number(bytes));
-  };
-  for (const MemoryUse use : kMemoryUses) add(to_string(use), found.memory[use]);
-  add("driver and communicators", outside);
-  const std::string there = room_text(static_cast<double>(found.needed_bytes), static_cast<double>(result.device_bytes));
-  const std::string rank = fmt::format("    memory of pipeline rank {}: {}", found.fullest, unit.text(all));
-  if (!result.on_processors()) return fmt::format("{}{}: {}\n", rank, there, parts);
-  return fmt::format("{}: {}\n    memory of the process: {}{}\n", rank, parts, bytes_text(found.needed_bytes), there);
+  for (const MemoryUse use : kMemoryUses) {
+    if (static_cast<double>(found.memory[use]) < 0.5 * std::pow(0.1, unit.decimals) * unit.size) continue;
+    parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", to_string(use), unit.number(found.memory[use]));
+  }
+  const std::string tensors = fmt::format("tensors {} ({})", unit.text(found.memory.total()), parts);
+  const std::string all = bytes_text(found.needed_bytes) +
+                          room_text(static_cast<double>(found.needed_bytes), static_cast<double>(result.device_bytes));
+  if (result.on_processors())
+    return fmt::format("    memory of the process: {}; of pipeline rank {}: {}\n", all, found.fullest, tensors);
+  return fmt::format("    memory of pipeline rank {}: {}: {}, driver and communicators {}\n", found.fullest, all, tensors,
+                     bytes_text(found.needed_bytes - found.memory.total()));
 }
 
 // "2 chunks +0.4 %, micro-batches of 2 +1.3 %": in what they differ, and by how much they are slower; the nearest ones.

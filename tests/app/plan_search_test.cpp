@@ -182,7 +182,7 @@ TEST(PlanSearch, IsReadableOfSmallModels) {
                          "data": {"train": "none"}})");
   const ProgramOutcome outcome =
       succeeded(run_program({"plan", "--search", "--config", config, "--cluster", "a10_pcie", "--gpus", "2", "--best", "2"}));
-  expect_parts(outcome.out, {"gpt2 of 223.4K parameters", " MB: parameters "});
+  expect_parts(outcome.out, {"gpt2 of 223.4K parameters", " GB free: tensors ", " MB (parameters "});
   EXPECT_EQ(outcome.out.find(" 0.0 GB"), std::string::npos) << outcome.out;
   const std::string table = outcome.out.substr(outcome.out.find("slower: the fastest timed layout"));
   expect_parts(table, {"  +0.0 %"});
@@ -256,7 +256,7 @@ TEST(PlanSearch, IsReadable) {
 TEST(PlanSearch, RefusesWhatCannotBe) {
   expect_refused(search({"--gpus", "128"}), "cluster: missing; write the path of a file, or one of cpu, a100_sxm_40gb_hdr, ");
   expect_refused({"plan", "cluster", "--config", kConfig}, "cluster: missing; write the path of a file, or one of cpu, ");
-  expect_refused(search({"--cluster", "h200_sxm", "--gpus", "128"}), "or one of h200_sxm_ndr, h100_sxm_ndr, ");
+  expect_refused(search({"--cluster", "h200_sxm", "--gpus", "128"}), "or one of h200_sxm_ndr, b200_ndr, h100_sxm_ndr, ");
   expect_refused({"plan", "serch", "--config", kConfig}, "unknown argument \"serch\"; did you mean trident plan search?");
   expect_refused(search({"--cluster", "h100_sxm_ndr"}), "--gpus: missing; write --gpus N");
   expect_refused(search({"--cluster", "h100_sxm_ndr", "--gpus", "0"}), "--gpus = 0: must be from 1 to");
