@@ -167,7 +167,8 @@ void plan_search_command(const Arguments& arguments, const CommandContext& conte
   if (json) return;
   const auto is_given = [&](const char* key) { return values.at(key).origin != OptionValue().origin; };
   const bool trains = is_given("data.train") && (is_given("run.steps") || is_given("run.epochs"));
-  context.out << fmt::format("\nwritten: {}{}\n", on_one_line(write), trains ? "" : "; to train it, give data.train and run.steps, too");
+  context.out << fmt::format("\nwritten: {}{}\n", on_one_line(write),
+                             trains ? "" : "; to train it, give data.train and run.steps, too");
 }
 
 }  // namespace trident

@@ -190,8 +190,9 @@ class Search {
     }
     if (closest) {
       const SearchLayout& layout = layouts[*closest];
-      rejected.example = fmt::format("{}: needs {}", to_string(layout),
-                                     need(costs_.worst_memory(layout), result_.device_bytes + over[*closest], result_.device_bytes));
+      const std::int64_t there = result_.device_bytes;
+      rejected.example =
+          fmt::format("{}: needs {}", to_string(layout), need(costs_.worst_memory(layout), there + over[*closest], there));
     }
     return fitting;
   }

@@ -182,8 +182,7 @@ TEST_F(Generate, RefusesWhatCannotBe) {
 // where the run names none.
 TEST_F(Generate, TheCommandThatATrainingEndsWithRuns) {
   write_file(place_ / "chats.jsonl",
-             R"({"messages": [{"role": "user", "content": "The dog"}, {"role": "assistant", "content": "runs and runs and runs."}]})"
-             "\n");
+             R"({"messages": [{"role": "user", "content": "The dog"}, {"role": "assistant", "content": "runs and runs."}]})" "\n");
   write_file(place_ / "t e.jinja", "{% for m in messages %}{{ m.content }}{% generation %}.{% endgeneration %}{% endfor %}");
   for (const std::string name : {"one", "two"})
     succeeded(run_program({"data", "prepare", "--chat", "--template", place_ / "t e.jinja", "--loss", "all", "--tokenizer", "gpt2",

@@ -97,7 +97,10 @@ TEST(PlanSearch, AsksForNothingThatNoPlanDependsOn) {
   write_file(config, R"({"model": {"preset": "llama-1m"}, "batch": {"global": 8, "sequence": 32}, "log": {"trace_steps": [3, 5]},
                          "lr_schedule": {"type": "cosine", "warmup_steps": 2}})");
   for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
-           {"plan"}, {"plan", "cluster", "a10_pcie"}, {"plan", "cluster", "cpu"}, {"study", "--cluster", "cpu", "--vary", "micro=1|2"}}) {
+           {"plan"},
+           {"plan", "cluster", "a10_pcie"},
+           {"plan", "cluster", "cpu"},
+           {"study", "--cluster", "cpu", "--vary", "micro=1|2"}}) {
     std::vector<std::string> all = words;
     all.insert(all.end(), {"--config", config});
     EXPECT_EQ(succeeded(run_program(all)).out.find("run.epochs = "), std::string::npos);

@@ -374,7 +374,7 @@ namespace {
 
 constexpr std::string_view kOfFolder = "config.json of model.init_from";
 
-// Of a block nothing.
+// A block has none: its keys have theirs.
 std::optional<std::string> origin_of(const OptionValues& values, const std::string& path) {
   if (find_block(path) != nullptr) return std::nullopt;
   if (find_option(path) != nullptr) return values.at(path).origin;

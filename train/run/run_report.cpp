@@ -303,8 +303,8 @@ bool has_template(const std::string& folder) {
          (file_exists(other) && read_json_file(other).find("chat_template") != nullptr);
 }
 
-// What trident generate needs beside the checkpoint: the tokenizer and the template of the data where it does not find them itself.
-// It finds those of the folder that training began with, too.
+// Beside the checkpoint trident generate needs the tokenizer and the template of the data where it does not find them itself; it
+// finds those of the folder that training began with, too.
 std::string prompt_options(const TrainConfig& config) {
   std::string text;
   try {
