@@ -3,6 +3,9 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
+#include <cctype>
+#include <optional>
 #include <sstream>
 
 #include "app/help_text.h"
@@ -11,6 +14,8 @@
 #include "core/nearest_name.h"
 #include "core/printable.h"
 #include "core/shell_word.h"
+#include "import/foreign_input.h"
+#include "import/text_limits.h"
 #include "train/config/option_check.h"
 #include "train/config/option_table.h"
 
@@ -46,24 +51,101 @@ std::string flag_of_word(const CLI::App& app, const std::string& word) {
     return option != nullptr && option->count() == 0;
   };
   if (word.starts_with('-')) return "";
+  if (!word.empty() && word.find_first_not_of("0123456789.") == word.npos && app.get_option_no_throw("--set") != nullptr)
+    return fmt::format("a value stands behind its key, as in --set KEY={}", word);
   if (takes("--from")) return fmt::format("say --from ckpt {0} or --from hf {0}", for_shell(word));
   if (takes("--ckpt") && takes("--hf")) return fmt::format("say --ckpt {}", for_shell(word));
   for (const char* const flag : {"--input", "--prompt", "--data", "--config"})
-    if (takes(flag)) return fmt::format("say {} {}", flag, for_shell(word));
+    if (takes(flag) && (std::string_view(flag) != "--config" || file_exists(word) || word.find('.') != word.npos))
+      return fmt::format("say {} {}", flag, for_shell(word));
   return "";
 }
 
-// Told before whatever else is wrong: a misspelt flag is the reason why another one is missing.
+// A flag of ours, and what other programs call it; hyphens within are underscores. The first row counts whose flag the command has.
+struct OtherFlag {
+  const char* ours;
+  std::string_view theirs, remedy;  // {0} is the value
+};
+constexpr OtherFlag kOtherFlags[] = {
+    {"--hf", "model model_name model_name_or_path model_path model_id model_dir pretrained base_model hf_model model_args m",
+     "say --hf {0} for a Hugging Face folder, or --ckpt {0} for a checkpoint"},
+    {"--ckpt", "checkpoint checkpoint_dir checkpoint_path ckpt_path ckpt_dir load load_dir weights init_from out_dir",
+     "say --ckpt {0}"},
+    {"--from", "ckpt checkpoint checkpoint_dir checkpoint_path ckpt_path load load_dir", "say --from ckpt {0} --to hf DIR"},
+    {"--from", "hf model model_name_or_path model_path model_dir input i",
+     "say --from hf {0} --to ckpt DIR, or --from ckpt {0} --to hf DIR"},
+    {"--to", "output out o save save_dir output_dir out_dir", "say --to hf {0}, or --to ckpt {0}"},
+    {"--from", "loader saver model_type target_tensor_parallel_size",
+     "leave it out: checkpoints of Megatron-LM are not read; its tools make "
+     "Hugging Face folders of them, which --from hf reads"},
+    {"--from", "adapter base", "say --from peft BASE ADAPTER --to hf DIR"},
+    {"--max-new-tokens", "max_length max_tokens max_gen_toks n_predict num_tokens tokens_to_generate out_seq_length length",
+     "say --max-new-tokens {0}, which the prompt is no part of"},
+    {"--temperature", "temp t", "say --temperature {0}"},
+    {"--prompt", "p start text input", "say --prompt {0}"},
+    {"--greedy", "do_sample", "leave it out: tokens are drawn, unless --greedy is given"},
+    {"--greedy", "num_beams beam_size", "leave it out, there is no such thing here: --greedy takes the likeliest token"},
+    {"-n", "num_samples num_return_sequences", "say -n {0}"},
+    {"--batch", "batch_size", "say --batch {0}"},
+    {"--choices", "tasks task num_fewshot",
+     "no task is downloaded; put its questions into a file, and say --choices FILE (lines "
+     "{{\"context\": ..., \"choices\": [...], \"answer\": 0}})"},
+    {"--choices", "limit", "leave it out: all that the files hold is measured"},
+    {"--ckpt", "batch_size micro_batch_size per_device_eval_batch_size", "say --set batch.micro={0}"},
+    {"--ckpt", "device", "say --set device={0}"},
+    {"--ckpt", "dtype torch_dtype precision", "say --set precision.compute={0}"},
+    {"--dtype", "torch_dtype precision outtype", "say --dtype {0}"},
+    {"--data", "dataset data_path valid_data test_data data_dir val_data", "say --data {0}, the prefix of .bin and .idx"},
+    {"--tokenizer",
+     "model tokenizer_model tokenizer_type tokenizer_name tokenizer_name_or_path tokenizer_path vocab_file vocab "
+     "merge_file",
+     "say --tokenizer T: gpt2, a model's folder, or a tokenizer's file"},
+    {"--sequence", "max_length max_seq_length seq_length seq_len block_size context_length cutoff_len", "say --sequence {0}"},
+    {"--input", "i in data dataset dataset_name file files train_file input_file data_path",
+     "say --input {0}, a file: nothing is downloaded"},
+    {"--output", "o out output_prefix output_path output_dir out_dir outfile save_path", "say --output {0}"},
+    {"--json-key", "json_keys text_column text_field dataset_text_field text_key key column_name", "say --json-key {0}"},
+    {"--append-eod", "add_eos append_eos add_eod", "say --append-eod"},
+    {"--workers", "num_proc num_workers nproc partitions j", "say --workers {0}"},
+};
+
+std::string flag_here(const CLI::App& app, const std::string& argument, const std::string& next) {
+  const std::size_t equals = argument.find('=');
+  const std::string name = plain_foreign_name(argument.substr(0, equals));
+  const std::string given = equals != argument.npos ? argument.substr(equals + 1) : next;
+  const std::string value = given.empty() || given.starts_with("--") ? "..." : for_shell(given);
+  for (const OtherFlag& row : kOtherFlags)
+    if (argument.starts_with('-') && app.get_option_no_throw(row.ours) != nullptr && is_listed(name, row.theirs))
+      return fmt::format(fmt::runtime(row.remedy), value);
+  return "";
+}
+
+// Told before whatever else is wrong: a misspelt flag is the reason why another one is missing. All of them are told at once.
 void refuse_extras(const CLI::App& app, const FlagTexts& texts) {
   const std::vector<std::string> extras = app.remaining();
-  if (extras.empty()) return;
-  std::string remedy = texts.instead ? texts.instead(extras.front(), extras.size() > 1 ? extras[1] : "") : "";
-  if (remedy.empty()) remedy = flag_of_word(app, extras.front());
-  if (remedy.empty()) {
-    const std::string near = nearest_flag(app, extras.front());
-    remedy = near.empty() ? fmt::format("see {} --help", app.get_name()) : fmt::format("did you mean {}?", near);
+  const auto is_flag = [](const std::string& word) {
+    return word.size() > 1 && word[0] == '-' && std::isdigit(static_cast<unsigned char>(word[1])) == 0;
+  };
+  std::vector<std::string> faults;
+  for (std::size_t i = 0; i < extras.size(); ++i) {
+    const std::string &word = extras[i], next = i + 1 < extras.size() ? extras[i + 1] : "";
+    if (is_flag(word) && word.find('=') == word.npos && !next.empty() && !is_flag(next)) ++i;  // its value
+    if (!faults.empty() && !is_flag(word)) continue;
+    std::string remedy = texts.instead ? texts.instead(word, next) : "";
+    if (remedy.empty()) remedy = flag_here(app, word, next);
+    if (remedy.empty()) remedy = flag_of_word(app, word);
+    if (remedy.empty()) {
+      const std::string near = nearest_flag(app, word);
+      remedy = near.empty() ? fmt::format("see {} --help", app.get_name()) : fmt::format("did you mean {}?", near);
+    }
+    collect(faults, [&] { throw ConfigError(fmt::format("unknown argument {}; {}", in_quotes(word), remedy)); });
   }
-  throw ConfigError(fmt::format("{}: unknown argument {}; {}", app.get_name(), in_quotes(extras.front()), remedy));
+  if (faults.size() > 2 && app.get_option_no_throw("--import") != nullptr)
+    faults.insert(faults.begin() + 1,
+                  "the command they are of can be imported whole: write it into a file, run.sh, and say "
+                  "trident train --import run.sh");
+  if (!faults.empty()) faults.front().insert(0, app.get_name() + ": ");
+  refuse_all(faults);
 }
 
 // Where words are missing behind a flag, this says what it takes: " (path=value: ...)".
@@ -74,15 +156,45 @@ std::string what_is_missing(const CLI::App& app, const CLI::ParseError& error) {
   return option == nullptr ? "" : fmt::format(" ({})", option->get_description());
 }
 
-// Another system's configuration is no broken JSON to its user.
-std::string refuse_other_forms(std::string& path) {
-  const bool is_other = path.ends_with(".yaml") || path.ends_with(".yml") || path.ends_with(".toml");
-  if (!is_other || !file_exists(path)) return "";
+// Whether no key of it is ours alone, and import knows whose they are: then the system's name.
+std::string system_of_json(const JsonValue& root, const std::string& path) {
+  const auto is_ours = [](const JsonMember& it) { return find_block(it.key) != nullptr || find_option(it.key) != nullptr; };
+  if (!root.is_object() || std::ranges::all_of(root.members(), is_ours)) return "";
   try {
-    read_json_file(path);
+    const std::vector<ForeignLeaf> leaves = read_foreign_inputs({path});
+    return leaves.empty() ? "" : std::string(name_of(leaves.front().system));
+  } catch (const ConfigError&) {  // it is of nobody, or of Trident
     return "";
-  } catch (const ConfigError&) {
-    throw ConfigError(fmt::format("--config {}: is no JSON; import it: trident import {}", in_quotes(path), for_shell(path)));
+  }
+}
+
+// Another system's configuration is neither broken JSON to its user nor one of ours with unknown keys.
+void refuse_other_forms(const CLI::App& app, const std::string& path) {
+  const bool is_other = std::ranges::any_of(std::array{".yaml", ".yml", ".toml", ".sh", ".py"},
+                                            [&](const char* ending) { return path.ends_with(ending); });
+  if ((!is_other && !path.ends_with(".json")) || !file_exists(path)) return;
+  const std::string name = in_quotes(path), file = for_shell(path);
+  const std::string import = app.get_option_no_throw("--import") != nullptr
+                                 ? fmt::format("import it: trident train --import {}", file)
+                                 : fmt::format("make one of it: trident import {} --output c.json", file);
+  std::optional<JsonValue> root;
+  try {
+    root = read_json_file(path);
+  } catch (const ConfigError&) {  // told where the configuration is read, unless it is no JSON by its name
+  }
+  if (root) {
+    if (const std::string system = system_of_json(*root, path); !system.empty())
+      throw ConfigError(fmt::format("--config {}: is a configuration of {}; {}", name, system, import));
+    if (root->find("model_type") != nullptr)
+      throw ConfigError(fmt::format("--config {}: is a model's config.json; a configuration names it: --config FILE --set {}", name,
+                                    for_shell(fmt::format("model.hf_config={}", path))));
+  } else if (path.ends_with(".py")) {
+    throw ConfigError(
+        fmt::format("--config {}: is Python, and no Python is run; write its values into a JSON file, or give them by "
+                    "--set (docs/coming_from.md has the names)",
+                    name));
+  } else if (is_other) {
+    throw ConfigError(fmt::format("--config {}: is no JSON; {}", name, import));
   }
 }
 
@@ -115,7 +227,7 @@ bool parse_flags(CLI::App& app, const Arguments& arguments, const CommandContext
 
 void add_config_flags(CLI::App& app, ConfigFlags& flags) {
   CLI::Option* const config = app.add_option("-c,--config", flags.file, "configuration file (JSON, comments allowed)")->required();
-  config->check(CLI::Validator(refuse_other_forms, ""));
+  config->check(CLI::Validator([&app](const std::string& path) { return refuse_other_forms(app, path), std::string(); }, ""));
   app.add_option("--set", flags.settings, "path=value: change a key of the configuration; repeatable, later ones win")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)

@@ -1,6 +1,7 @@
 #include "app/foreign_flag_hint.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <string_view>
 #include <vector>
@@ -69,19 +70,32 @@ std::string plain_value(const Option* option, const std::string& value) {
   return alias == option->aliases.end() ? value : std::string(alias->means);
 }
 
+// A file that another system's program is told by.
+bool is_of_others(std::string_view file) {
+  return std::ranges::any_of(std::array{".yaml", ".yml", ".toml", ".sh"}, [&](const char* end) { return file.ends_with(end); });
+}
+bool names_configuration(std::string_view flag) { return flag.find("config") != flag.npos || flag.find("deepspeed") != flag.npos; }
+
 }  // namespace
 
 std::string foreign_flag_hint(const std::string& argument, const std::string& next) {
   const Written written = taken_apart(argument, next);
-  if (written.name.empty()) return "";
+  const bool is_letter = written.name.size() == 1 && !argument.starts_with("--");  // which every program has for another thing
+  if (written.name.empty() || is_letter) return "";
   if (!argument.starts_with('-')) {  // a setting without --set, a configuration without --config, or a stray word
     const bool known = argument.find('=') != argument.npos && (find_option(written.name) != nullptr || written.name == "parallel");
     if (!known && argument.ends_with(".json")) return fmt::format("say --config {}", for_shell(argument));
-    for (const char* const ending : {".yaml", ".yml", ".toml", ".sh"})
-      if (!known && argument.ends_with(ending)) return fmt::format("import it: trident import {}", for_shell(argument));
+    if (!known && argument.ends_with(".py"))
+      return "no Python is run; write the command that starts it into a file, run.sh, and import that: trident train --import "
+             "run.sh";
+    if (!known && is_of_others(argument))
+      return fmt::format("import it: trident train --import {0} (trident import {0} shows what it comes to)", for_shell(argument));
     return known ? setting(written.name, written.value) : "";
   }
   const std::vector<ForeignAnswer> answers = foreign_answers(written.name, written.value);
+  const bool has_key = std::ranges::any_of(answers, [](const ForeignAnswer& it) { return !it.key.empty(); });
+  const bool is_file = is_of_others(written.value) || (names_configuration(written.name) && written.value.ends_with(".json"));
+  if (is_file && !has_key) return fmt::format("import its file: trident train --import {}", for_shell(written.value));
   std::vector<std::string> texts;
   for (const ForeignAnswer& answer : answers) {
     const std::string value =

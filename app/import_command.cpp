@@ -16,6 +16,7 @@
 #include "planner/study/study.h"
 #include "planner/study/study_table.h"
 #include "report/table.h"
+#include "train/config/foreign_answers.h"
 #include "train/config/option_check.h"
 #include "import/import.h"
 #include "import/text_limits.h"
@@ -171,7 +172,7 @@ std::string prices_text(const StudyResult& result) {
   return text + (result.causes.empty() ? "" : "\n");
 }
 
-// Names all that a price depends on and nobody says, at once: require_complete() names the first.
+// Names all that a price depends on and nobody says, with the settings that give them.
 void refuse_missing(const OptionValues& values) {
   std::string missing, settings;
   for (const auto& [key, setting] : missing_of(values, false)) {
@@ -256,7 +257,11 @@ void import_command(const Arguments& arguments, const CommandContext& context) {
   ImportFlags flags;
   add_flags(app, flags);
   refuse_command(arguments);
-  if (!parse_flags(app, arguments, context, {examples_help})) return;
+  const auto instead = [](const std::string& argument, const std::string&) {
+    const bool is_theirs = argument.starts_with("--") && !foreign_answers(argument.substr(0, argument.find('='))).empty();
+    return std::string(is_theirs ? "it is read in a file: write the whole command into one, run.sh: trident import run.sh" : "");
+  };
+  if (!parse_flags(app, arguments, context, {examples_help, instead})) return;
   if (!flags.plan) refuse_given(app, {"--config", "--cluster", "--gpus"}, "nothing is priced", "add --plan");
   if (!flags.plan)
     refuse_given(app, {"--set"}, "says what --plan prices, and nothing is priced", "give it to trident train, add --plan");

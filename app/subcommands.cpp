@@ -10,16 +10,46 @@
 #include <utility>
 
 #include "app/command_line.h"
+#include "app/foreign_flag_hint.h"
 #include "app/help_text.h"
 #include "app/version_text.h"
 #include "core/json_reader.h"
 #include "core/nearest_name.h"
 #include "core/printable.h"
+#include "import/text_limits.h"
 
 namespace trident {
 namespace {
 
+// Commands of ours, and what other programs call them, or, behind a dot, their actions.
+constexpr std::pair<std::string_view, std::string_view> kOtherCommands[] = {
+    {"train", "pretrain finetune fine-tune fit sft dpo lora run launch accelerate torchrun deepspeed"},
+    {"generate", "inference infer chat complete sample serve"},
+    {"eval", "evaluate lm_eval lm-eval"},
+    {"data prepare", "preprocess tokenize data.preprocess data.tokenize data.import data.encode"},
+    {"data merge", "data.concat data.join"},
+    {"data inspect", "data.info data.show data.stats"},
+    {"convert", "export merge merge-weights ckpt.merge ckpt.export ckpt.convert"},
+    {"ckpt ls", "ckpt.list"},
+    {"ckpt show", "ckpt.info ckpt.inspect"},
+    {"plan", "estimate estimate-memory"},
+    {"plan search", "search autotune tune"},
+    {"--version", "version env info"},
+    {"tokenizer show", "tokenizer.info"},
+    {"tokenizer render", "tokenizer.apply"},
+};
+
+// "trident data prepare" of "data.tokenize"; "": no other program's word.
+std::string other_command(std::string_view word) {
+  for (const auto& [ours, theirs] : kOtherCommands)
+    if (is_listed(word, theirs)) return fmt::format("trident {}", ours);
+  return "";
+}
+
 std::string nearest_subcommand(std::string_view name) {
+  if (const std::string ours = other_command(name); !ours.empty()) return fmt::format("that is {0} here; see trident help", ours);
+  if (const std::string hint = foreign_flag_hint(std::string(name), ""); !hint.empty() && !name.starts_with('-'))
+    return fmt::format("trident train takes such a file: {}", hint);
   std::vector<std::string_view> names{"--version", "--help"};
   for (const Subcommand& command : subcommands()) names.push_back(command.name);
   const std::string_view near = likely_name(name, names);
@@ -76,7 +106,9 @@ std::string names_of(const std::vector<Subcommand::Action>& actions) {
 // Foreign text in a message must neither break the line nor reach the terminal as control codes. std::cerr writes what it is
 // given at once: a line in pieces would be mixed with another rank's.
 int report(std::ostream& err, const LogSink::Dress& dress, std::string_view message, ExitCode code) {
-  const std::string line = fmt::format("trident: {}", on_one_line(message));
+  std::string line = fmt::format("trident: {}", on_one_line(message));
+  for (std::size_t at = 0; (at = line.find("; also ", at)) != line.npos; ++at)
+    line.replace(at, 1, ";\n ");  // a line for each fault
   err << (dress ? dress(LogLevel::kError, line) : line) + '\n' << std::flush;
   return static_cast<int>(code);
 }
@@ -157,8 +189,10 @@ void run_subcommand(const Subcommand& command, const Arguments& arguments, const
   if (arguments.empty()) throw ConfigError(fmt::format("trident {}: no action; name one: {}", command.name, names));
   std::vector<std::string_view> actions;
   for (const Subcommand::Action& it : command.actions) actions.push_back(it.name);
-  throw ConfigError(
-      fmt::format("trident {} {}: not an action; use {}{}", command.name, in_quotes(word), names, name_hint(word, actions)));
+  const std::string ours = other_command(fmt::format("{}.{}", command.name, word));
+  throw ConfigError(fmt::format("trident {} {}: {}; use {}{}", command.name, in_quotes(word),
+                                word.starts_with('-') ? "a flag, and no action before it" : "not an action", names,
+                                ours.empty() ? name_hint(word, actions) : fmt::format("; that is {} here", ours)));
 }
 
 int run_command_line(const Arguments& arguments, const CommandContext& context) {

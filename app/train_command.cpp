@@ -141,7 +141,11 @@ void train_command(const Arguments& arguments, const CommandContext& context) {
     throw ConfigError(fmt::format("trident train: --print-config={}: must be json or origins{}", print_config,
                                   name_hint(print_config, {"json", "origins"})));
 
-  if (flags.file.empty() && imports.empty()) throw ConfigError("trident train: --config is required; see trident train --help");
+  if (flags.file.empty() && imports.empty())
+    throw ConfigError(
+        "trident train: nothing says what to train; give --config FILE (JSON, such as configs/laptop.json), or --import FILE, "
+        "another "
+        "system's configuration or command (docs/coming_from.md); see trident train --help");
 
   OptionValues values;
   std::vector<std::string> notes;
@@ -150,7 +154,7 @@ void train_command(const Arguments& arguments, const CommandContext& context) {
     Import import;
     if (!imports.empty()) import = import_files(imports, {.from = "", .ranks = {}, .base = &values, .settings = flags.settings});
     take_import(values, import);
-    for (const std::string& setting : with_stored_model(values, flags.settings)) values.take_setting(setting);
+    values.take_settings(with_stored_model(values, flags.settings));
     check_import(values, import);
     notes = differences(import, imports);
     return make_train_config(values);

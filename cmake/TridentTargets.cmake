@@ -1,7 +1,8 @@
 # trident_library(NAME SOURCES ... LINKS ...)   -> target trident_NAME, include root = repository root
 # trident_room(NAME SOURCE...)   -> target trident_NAME, which links the rooms of its row in cmake/rooms; room_NAME tries it
-# trident_test(NAME SOURCES ... LINKS ... [TIMEOUT s] [LABEL l] [FULL])   -> executable test_NAME, a CTest entry NAME/SUITE per test suite,
-#   labelled l or by its folder below tests/, and ci or elsewhere; FULL: suites that begin with Full are one entry of -C Full
+# trident_test(NAME SOURCES ... LINKS ... [TIMEOUT s] [LABEL l] [FULL] [WAITS] [WHOLE])   -> executable test_NAME, a CTest entry
+#   NAME/SUITE per test suite, labelled l or by its folder below tests/, and ci or elsewhere; FULL: suites that begin with Full are
+#   one entry of -C Full; WAITS: for timers and launchers, most of the time; WHOLE: one entry NAME/Whole
 
 set(CMAKE_CXX_STANDARD 20)
 set(CMAKE_CXX_STANDARD_REQUIRED ON)
@@ -40,14 +41,17 @@ if(TRIDENT_WERROR)
 endif()
 target_link_options(trident_options INTERFACE LINKER:-z,relro,-z,now)
 if(NOT TRIDENT_SANITIZE)  # sanitizers check more, and miss what these replace
+  set(trident_unoptimized $<OR:$<CONFIG:Debug>,$<STREQUAL:$<TARGET_PROPERTY:TRIDENT_TEST>,-O0>>)
   target_compile_options(trident_options INTERFACE
-    $<$<COMPILE_LANGUAGE:CXX>:-fstack-protector-strong;$<$<NOT:$<CONFIG:Debug>>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=3>>)
+    $<$<COMPILE_LANGUAGE:CXX>:-fstack-protector-strong;$<$<NOT:${trident_unoptimized}>:-U_FORTIFY_SOURCE;-D_FORTIFY_SOURCE=3>>)
 endif()
 if(TRIDENT_SANITIZE)
   target_compile_options(trident_options INTERFACE -fsanitize=${TRIDENT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   # Of the tests' own sources, where these checks take a quarter of compiling, the address sanitizer sees null and foreign pointers as well.
+  # What a test does once is not optimized: that takes as long as all else that compiling it does.
   if(TRIDENT_SANITIZE MATCHES undefined)
-    target_compile_options(trident_options INTERFACE $<$<BOOL:$<TARGET_PROPERTY:TRIDENT_TEST>>:-fno-sanitize=null,vptr,alignment>)
+    target_compile_options(trident_options INTERFACE $<$<BOOL:$<TARGET_PROPERTY:TRIDENT_TEST>>:-fno-sanitize=null,vptr,alignment>
+      $<$<IN_LIST:$<TARGET_PROPERTY:TRIDENT_TEST>,-O0$<SEMICOLON>-O1>:-O0>)
   endif()
   target_link_options(trident_options INTERFACE -fsanitize=${TRIDENT_SANITIZE})
   if(TRIDENT_SANITIZE MATCHES thread)
@@ -60,10 +64,10 @@ if(TRIDENT_FUZZ)  # what guides libFuzzer; its main() is linked to the programs 
   target_compile_options(trident_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
-# What a test does once takes longer to compile than to run: -O1 compiles it in three quarters of the time. Libraries keep -O3, also
-# those of the tests, because simulated kernels and scalar references loop.
+# What a test does once takes longer to compile than to run: without optimization it compiles in two thirds of the time. Tests of
+# arithmetic loop, and so do simulated kernels and scalar references, which libraries of the tests hold at -O3.
 target_compile_options(trident_options INTERFACE
-  $<$<AND:$<CONFIG:Release>,$<BOOL:$<TARGET_PROPERTY:TRIDENT_TEST>>>:$<$<COMPILE_LANGUAGE:CXX>:-O1>>)
+  $<$<AND:$<CONFIG:Release>,$<BOOL:$<TARGET_PROPERTY:TRIDENT_TEST>>>:$<$<COMPILE_LANGUAGE:CXX>:$<TARGET_PROPERTY:TRIDENT_TEST>>>)
 
 # gcc 12's address sanitizer gives stack frames 32-byte alignment where 64-byte vectors live: files of such vectors go without its
 # instrumentation of the stack (heap and globals stay checked).
@@ -167,9 +171,14 @@ function(trident_ci_targets folder)
 endfunction()
 
 function(trident_test name)
-  cmake_parse_arguments(arg "FULL" "TIMEOUT;LABEL" "SOURCES;LINKS" ${ARGN})
+  cmake_parse_arguments(arg "FULL;WAITS;WHOLE" "TIMEOUT;LABEL" "SOURCES;LINKS" ${ARGN})
   add_executable(test_${name} ${arg_SOURCES})
-  set_target_properties(test_${name} PROPERTIES TRIDENT_TEST ON)
+  file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR}/tests ${CMAKE_CURRENT_SOURCE_DIR})
+  set(optimization -O0)
+  if(folder MATCHES "^(conformance|contracts|cuda|device|model|optim|oracle|parallel|tensor_parallel)")
+    set(optimization -O1)
+  endif()
+  set_target_properties(test_${name} PROPERTIES TRIDENT_TEST ${optimization})
   target_link_libraries(test_${name} PRIVATE ${arg_LINKS} GTest::gtest_main)
   if(NOT arg_TIMEOUT)
     set(arg_TIMEOUT 300)
@@ -182,10 +191,15 @@ function(trident_test name)
     string(REGEX REPLACE "/.*" "" arg_LABEL ${arg_LABEL})
   endif()
   trident_ci_label(${name} label)
+  if(arg_WHOLE)  # one process, because the program asks at its end what its tests have run
+    add_test(NAME ${name}/Whole COMMAND test_${name} --gtest_filter=*)
+    set_tests_properties(${name}/Whole PROPERTIES LABELS "${arg_LABEL};${label}" TIMEOUT ${arg_TIMEOUT} COST ${arg_TIMEOUT})
+    return()
+  endif()
   # Suites are listed at test time: building needs no run, and sanitized builds list them under the same environment.
   file(GENERATE OUTPUT ${CMAKE_CURRENT_BINARY_DIR}/test_${name}.cmake CONTENT
     "include(${PROJECT_SOURCE_DIR}/cmake/suites.cmake)
-trident_suites(${name} \"$<TARGET_FILE:test_${name}>\" \"${arg_LABEL};${label}\" ${arg_TIMEOUT} ${arg_FULL})\n")
+trident_suites(${name} \"$<TARGET_FILE:test_${name}>\" \"${arg_LABEL};${label}\" ${arg_TIMEOUT} ${arg_FULL} ${arg_WAITS})\n")
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${CMAKE_CURRENT_BINARY_DIR}/test_${name}.cmake)
   if(arg_FULL)
     add_test(NAME ${name}/Full CONFIGURATIONS Full COMMAND test_${name} --gtest_filter=Full*)

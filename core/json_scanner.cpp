@@ -59,7 +59,17 @@ std::string JsonScanner::found() const {
   return in_quotes(rest.substr(0, code_point_at(rest, 0).size));
 }
 
-void JsonScanner::refuse_value() const { refuse_syntax(fmt::format("{} where a value is expected", found())); }
+void JsonScanner::refuse_value() const {
+  constexpr std::pair<std::string_view, std::string_view> kOthers[] = {{"\"True\"", "; write true"},
+                                                                       {"\"False\"", "; write false"},
+                                                                       {"\"None\"", "; write null"},
+                                                                       {"\"'\"", "; texts stand in double quotes"},
+                                                                       {"\"#\"", "; comments begin with //"}};
+  std::string what = fmt::format("{} where a value is expected", found());
+  for (const auto& [word, remedy] : kOthers)
+    if (what.starts_with(word) && (word != "\"#\"" || rules_.comments == JsonComments::kAllowed)) what += remedy;
+  refuse_syntax(what);
+}
 
 bool JsonScanner::take(char c) {
   if (next() != c) return false;
@@ -114,7 +124,9 @@ bool JsonScanner::another(char close) {
   skip_space();
   if (take(close)) return false;
   const Place comma = here_;
-  if (!take(',')) refuse_syntax(fmt::format("{} where \",\" or \"{}\" is expected", found(), close));
+  if (!take(','))
+    refuse_syntax(fmt::format("{} where \",\" or \"{}\" is expected{}", found(), close,
+                              next() == '"' ? "; a comma is missing before it" : ""));
   skip_space();
   if (next() != close) return true;
   here_ = comma;

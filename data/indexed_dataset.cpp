@@ -7,11 +7,13 @@
 #include <bit>
 #include <cstdint>
 #include <cstring>
+#include <initializer_list>
 #include <limits>
 #include <optional>
 #include <utility>
 
 #include "core/check.h"
+#include "core/shell_word.h"
 #include "data/dataset_files.h"
 
 namespace trident {
@@ -85,10 +87,52 @@ template <class Function> auto with_stored_type(TokenType type, Function&& funct
   throw InternalError("a token type of unknown width");
 }
 
-RandomAccessFile open_part(const std::string& path, const ReadAt& read_at) {
-  if (file_exists(path)) return RandomAccessFile(path, read_at);
+// Says what to type where `prefix` has no `path`: it may be one of its files, a text or a table, a folder, or a name of the hub.
+[[noreturn]] void refuse_no_files(const std::string& prefix, const std::string& path) {
+  const auto refuse = [&](const std::string& why) { throw DataError(fmt::format("{}: no such file; {}", path, why)); };
+  const auto ends_in = [&](std::initializer_list<const char*> endings) {
+    return std::ranges::any_of(endings, [&](const char* ending) { return prefix.ends_with(ending); });
+  };
+  const std::size_t name = prefix.rfind('/') + 1, dot = prefix.find('.', name + 1);  // of no folder, too
+  const std::string stem = dot == prefix.npos ? prefix : prefix.substr(0, dot);
+  const std::string own = prefix.substr(0, std::max<std::size_t>(prefix.size(), 4) - 4);  // of a file of it
+  if (ends_in({".bin", ".idx"}) && is_there(idx_path(own))) refuse(fmt::format("give the prefix alone: {}", own));
+  if (folder_exists(prefix)) {
+    for (const std::string& file : names_in(prefix))
+      if (file.ends_with(".idx"))
+        refuse(fmt::format("{} is a folder; give the prefix of files in it, such as {}/{}", prefix, prefix,
+                           file.substr(0, file.size() - 4)));
+    refuse(
+        fmt::format("{} is a folder; make token files of the texts in it: trident data prepare --input {} --append-eod --tokenizer "
+                    "gpt2 --output {} (or the model's folder for gpt2), and give {}-tokens",
+                    prefix, for_shell(prefix), for_shell(prefix + "-tokens"), prefix));
+  }
+  if (ends_in({".bin"}) && file_exists(prefix))
+    refuse(
+        fmt::format("{} is without an index, as llm.c and nanoGPT write tokens, which are not read; prepare the text that it was "
+                    "made of: trident data prepare --input FILE --append-eod --tokenizer gpt2 --output {}",
+                    prefix, for_shell(stem)));
+  const bool is_table = ends_in({".parquet", ".arrow", ".csv", ".tsv", ".npy", ".feather"});
+  if (is_table || file_exists(prefix) || ends_in({".txt", ".json", ".jsonl", ".gz", ".zst"})) {
+    const std::string output = stem == prefix ? stem + "-tokens" : stem, input = is_table ? stem + ".jsonl" : prefix;
+    refuse(fmt::format(
+        "{} {}make token files of it: trident data prepare --input {} {}--append-eod --tokenizer gpt2 --output {} (or "
+        "the model's folder for gpt2), and give {}",
+        prefix, is_table ? "is a table: write its texts as JSON lines, {\"text\": ...} each, and " : "is text: ", for_shell(input),
+        prefix.ends_with(".txt") ? "--separator-line '' " : "", for_shell(output), output));
+  }
+  if (name > 0 && dot == prefix.npos && prefix.find('/') + 1 == name && !folder_exists(prefix.substr(0, name)))
+    refuse(
+        fmt::format("give the prefix that `trident data prepare --output` was given; nothing is downloaded: a data set of the hub "
+                    "is fetched before, by hf download --repo-type dataset {} --local-dir DIR",
+                    for_shell(prefix)));
   throw DataError(
       fmt::format("{}: no such file; give the prefix that `trident data prepare --output` was given, without .bin or .idx", path));
+}
+
+RandomAccessFile open_part(const std::string& prefix, const std::string& path, const ReadAt& read_at) {
+  if (file_exists(path)) return RandomAccessFile(path, read_at);
+  refuse_no_files(prefix, path);
 }
 
 // Which file a path leads to; nothing where there is none.
@@ -140,7 +184,7 @@ IndexedDataset::Files IndexedDataset::open(const std::string& prefix, const Read
   refuse_half_way(prefix);
   const std::string path = idx_path(prefix);
   const std::optional<FileIdentity> before = identity_of(path);
-  Files files{open_part(path, read_at), open_part(bin_path(prefix), read_at)};
+  Files files{open_part(prefix, path, read_at), open_part(prefix, bin_path(prefix), read_at)};
   if (is_there(mask_path(prefix))) files.mask.emplace(mask_path(prefix), read_at);
   if (identity_of(path) == before) return files;
   throw DataError(fmt::format("{}: another command replaced it while it was opened; start again", prefix));

@@ -8,6 +8,7 @@
 
 #include "core/check.h"
 #include "core/counted.h"
+#include "core/shell_word.h"
 #include "data/sample_order.h"
 
 namespace trident {
@@ -78,10 +79,16 @@ std::int64_t samples_of(std::span<const TokenSource> sources, std::int64_t seque
 }
 
 void refuse_long_pack(const TokenSource& source, std::int64_t document, std::int64_t tokens, std::int64_t sequence) {
-  throw DataError(fmt::format("{}: document {} has {}, and with data.samples = \"packed\" it is a sample of at most {}; pack the "
-                              "data by trident data pack --sequence {}, lengthen batch.sequence (with trident eval --sequence), or "
-                              "take documents that are no packs with data.samples = \"stream\"",
-                              source.dataset->idx().path(), document, counted(tokens, "token"), sequence, sequence));
+  throw DataError(
+      fmt::format("{}: document {} has {}, and with data.samples = \"packed\" it is a sample of at most {}; pack the "
+                  "data: {}; lengthen batch.sequence (with trident eval --sequence), or "
+                  "take documents that are no packs with data.samples = \"stream\"",
+                  source.dataset->idx().path(), document, counted(tokens, "token"), sequence,
+                  pack_command(source.dataset->prefix(), sequence)));
+}
+
+std::string pack_command(const std::string& prefix, std::int64_t sequence) {
+  return fmt::format("trident data pack {} --sequence {} --output {}", for_shell(prefix), sequence, for_shell(prefix + "-packed"));
 }
 
 std::int64_t look_at_packs(const TokenSource& source, std::int64_t sequence, PackContent content) {

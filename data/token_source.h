@@ -39,6 +39,8 @@ std::int64_t samples_of(std::span<const TokenSource> sources, std::int64_t seque
 // with kPairs a document that is not of pairs whose answers all have targets that count. Returns how many targets count.
 enum class PackContent : std::uint8_t { kSequences, kPairs };
 std::int64_t look_at_packs(const TokenSource& source, std::int64_t sequence, PackContent content = PackContent::kSequences);
+// "trident data pack PREFIX --sequence N --output PREFIX-packed", to be pasted.
+std::string pack_command(const std::string& prefix, std::int64_t sequence);
 [[noreturn]] void refuse_long_pack(const TokenSource& source, std::int64_t document, std::int64_t tokens, std::int64_t sequence);
 
 struct TokenSources {

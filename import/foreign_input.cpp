@@ -212,7 +212,10 @@ class Inputs {
       std::ranges::move(*leaves, std::back_inserter(leaves_));
     }
     if (!line)
-      throw ConfigError(fmt::format("{}:1:1: no command of a training and no known kind of file; import reads {}", file, kKnown));
+      throw ConfigError(
+          fmt::format("{}:1:1: no command of a training and no known kind of file; import reads {}; flags of other programs, "
+                      "such as nanoGPT's, are answered one by one by trident train",
+                      file, kKnown));
   }
 
   // The members of `value`, each with `leaf`'s key before its own.

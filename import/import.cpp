@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/printable.h"
+#include "train/config/foreign_answers.h"
 #include "train/config/option_check.h"
 #include "train/config/option_table.h"
 #include "import/facts.h"
@@ -156,7 +157,9 @@ class Resolver {
   Resolver(const ImportRules& rules, const ForeignTables& tables) : rules_(rules), tables_(tables) {}
 
   Import run(const std::vector<ForeignLeaf>& leaves) {
-    for (const ForeignLeaf& leaf : leaves) judge(leaf);
+    std::vector<std::string> faults;  // all of them are told at once
+    for (const ForeignLeaf& leaf : leaves) collect(faults, [&] { judge(leaf); });
+    refuse_all(faults);
     take_base();
     if (present_.contains(ForeignSystem::kHuggingFace)) take_stage_defaults(facts_, present_);
     fill_defaults();
@@ -222,8 +225,11 @@ void Resolver::refuse_unknown(const ForeignLeaf& leaf) const {
                                   tables_.values_of(leaf.system, near)));
   if (leaf.key.find('-', 2) != leaf.key.npos) std::ranges::replace(near, '_', '-');
   const std::string dashes = leaf.key.substr(0, std::min(leaf.key.find_first_not_of('-'), leaf.key.size()));
-  throw ConfigError(fmt::format("{}: unknown key {} of {}; {}", place_of(leaf), in_quotes(leaf.key), name_of(leaf.system),
-                                near.empty() ? "correct it or leave it out" : fmt::format("did you mean {}{}?", dashes, near)));
+  std::string remedy = near.empty() ? "correct it or leave it out" : fmt::format("did you mean {}{}?", dashes, near);
+  for (const ForeignAnswer& answer : foreign_answers(near.empty() ? leaf.key : "", text_of(leaf.value)))
+    if (!answer.key.empty()) remedy = fmt::format("leave it out there, and give it by --set {}=...", answer.key);
+  throw ConfigError(
+      fmt::format("{}: unknown key {} of {}; {}", place_of(leaf), in_quotes(leaf.key), name_of(leaf.system), remedy));
 }
 
 void Resolver::judge(const ForeignLeaf& leaf) {
@@ -469,7 +475,7 @@ Import import_files(const std::vector<std::string>& files, const ImportRules& ru
   }
   // Keys that follow from several take the user's numbers, such as parallel.data, as they take the base's.
   OptionValues base = rules.base == nullptr ? OptionValues() : *rules.base;
-  for (const std::string& setting : rules.settings) base.take_setting(setting);
+  base.take_settings(rules.settings);
   ImportRules both = rules;
   both.base = &base;
   return import_leaves(leaves, both);

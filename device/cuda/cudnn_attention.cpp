@@ -99,8 +99,8 @@ CudnnAttention::Pass CudnnAttention::plan(const AttentionShape& shape, Attention
   Pass pass;
   pass.rule = attention_pass(shape, direction, handle_.compute_major(), cudnnGetVersion(), options_);
   if (pass.rule.by_cudnn) {
-    pass.plan = CudnnPlan::find(backward ? attention_backward_graph(pass.rule.piece, SequenceLengths::kFull, options_.determinism)
-                                         : attention_forward_graph(pass.rule.piece, SequenceLengths::kFull),
+    pass.plan = CudnnPlan::find(backward ? attention_backward_graph(pass.rule.piece, options_.determinism)
+                                         : attention_forward_graph(pass.rule.piece),
                                 {.handle = handle_.get()},
                                 {.workspace_bytes = std::numeric_limits<std::int64_t>::max(),
                                  .deterministic = !backward || options_.determinism == AttentionDeterminism::kYes},

@@ -27,35 +27,23 @@ CudnnDims transposed(CudnnDims x) {
 // A graph under construction with the extents and operands that both directions share.
 class Builder {
  public:
-  Builder(const AttentionShape& shape, SequenceLengths lengths, std::string_view direction)
+  Builder(const AttentionShape& shape, std::string_view direction)
       : shape(shape),
-        lengths(lengths),
         graph(fmt::format("attention {} {}", direction, describe(shape))),
         type(cudnn_type(shape.dtype)),
         queries{shape.batch, shape.query_heads, shape.query_length, shape.head_dim},
         keys{shape.batch, shape.kv_heads, shape.key_length, shape.head_dim},
         scores{shape.batch, shape.query_heads, shape.query_length, shape.key_length},
         rows{shape.batch, shape.query_heads, shape.query_length, 1} {
-    const bool packed = lengths == SequenceLengths::kPacked;
-    query_strides = packed ? token_strides(shape.query_heads, shape.query_length) : dense_strides(queries);
-    key_strides = packed ? token_strides(shape.kv_heads, shape.key_length) : dense_strides(keys);
-    if (lengths != SequenceLengths::kFull) {
-      query_lengths = lengths_of(kQueryLengths, shape.batch);
-      key_lengths = lengths_of(kKeyLengths, shape.batch);
-    }
-    if (packed) {
-      query_offsets = lengths_of(kQueryOffsets, shape.batch + 1);
-      key_offsets = lengths_of(kKeyOffsets, shape.batch + 1);
-    }
     scale = graph.scalar(kScale, kFloat);
-    if (lengths != SequenceLengths::kFull || causal_mask_hides(shape)) minus_infinity = graph.scalar(kMinusInfinity, kFloat);
+    if (causal_mask_hides(shape)) minus_infinity = graph.scalar(kMinusInfinity, kFloat);
   }
 
-  CudnnTensor query_tensor(std::int64_t uid) { return graph.packed(uid, type, queries, query_strides, query_offsets); }
-  CudnnTensor key_tensor(std::int64_t uid) { return graph.packed(uid, type, keys, key_strides, key_offsets); }
+  CudnnTensor query_tensor(std::int64_t uid) { return graph.memory(uid, type, queries, dense_strides(queries)); }
+  CudnnTensor key_tensor(std::int64_t uid) { return graph.memory(uid, type, keys, dense_strides(keys)); }
   // [B,K,D,Sk] on the memory of [B,K,Sk,D].
   CudnnTensor transposed_key_tensor(std::int64_t uid) {
-    return graph.packed(uid, type, transposed(keys), transposed(key_strides), key_offsets);
+    return graph.memory(uid, type, transposed(keys), transposed(dense_strides(keys)));
   }
   CudnnTensor row_tensor(std::int64_t uid) { return graph.memory(uid, kFloat, rows, dense_strides(rows)); }
 
@@ -64,18 +52,8 @@ class Builder {
 
   // q k^T * scale.
   CudnnTensor scaled_scores(CudnnTensor q, CudnnTensor k_transposed) {
-    const CudnnTensor raw = graph.matmul(q, k_transposed, virtual_scores(), {.m = query_lengths, .n = key_lengths});
+    const CudnnTensor raw = graph.matmul(q, k_transposed, virtual_scores());
     return graph.pointwise(CUDNN_POINTWISE_MUL, raw, scale, virtual_scores());
-  }
-
-  // -infinity outside a sample's queries and keys.
-  CudnnTensor padding_mask(CudnnTensor x) {
-    if (lengths == SequenceLengths::kFull) return x;
-    const CudnnTensor row = graph.index(x, 2, virtual_scores(kInt)), column = graph.index(x, 3, virtual_scores(kInt));
-    const CudnnTensor row_is = compare(CUDNN_POINTWISE_CMP_LT, row, query_lengths);
-    const CudnnTensor column_is = compare(CUDNN_POINTWISE_CMP_LT, column, key_lengths);
-    const CudnnTensor is = compare(CUDNN_POINTWISE_LOGICAL_AND, row_is, column_is);
-    return graph.pointwise(CUDNN_POINTWISE_BINARY_SELECT, x, minus_infinity, virtual_scores(), is);
   }
 
   // Returns tanh(score / softcap) of a scaled score, whose multiple by softcap takes its place.
@@ -94,33 +72,25 @@ class Builder {
     const CudnnTensor column = graph.index(x, 3, virtual_scores(kInt));
     if (shape.query_offset != shape.key_offset)
       row = graph.pointwise(CUDNN_POINTWISE_ADD, row, graph.scalar(kShift, kInt), virtual_scores(kInt), {}, kInt);
-    const CudnnTensor visible = compare(CUDNN_POINTWISE_CMP_GE, row, column);
+    const CudnnTensor visible = is_at_least(row, column);
     if (shape.interval > 0) {
       const CudnnDims of_sample{shape.batch, 1, shape.query_length, 1};
       const CudnnTensor first = graph.memory(kFirstKey, kInt, of_sample, dense_strides(of_sample));
-      const CudnnTensor from_first = compare(CUDNN_POINTWISE_CMP_GE, column, first);
+      const CudnnTensor from_first = is_at_least(column, first);
       x = graph.pointwise(CUDNN_POINTWISE_BINARY_SELECT, x, minus_infinity, virtual_scores(), from_first);
     }
     return graph.pointwise(CUDNN_POINTWISE_BINARY_SELECT, x, minus_infinity, virtual_scores(), visible);
   }
 
-  CudnnTensor compare(cudnnPointwiseMode_t mode, CudnnTensor a, CudnnTensor b) {
-    return graph.pointwise(mode, a, b, virtual_scores(kBool), {}, kBool);
+  CudnnTensor is_at_least(CudnnTensor a, CudnnTensor b) {
+    return graph.pointwise(CUDNN_POINTWISE_CMP_GE, a, b, virtual_scores(kBool), {}, kBool);
   }
 
   const AttentionShape& shape;
-  const SequenceLengths lengths;
   CudnnGraph graph;
   const cudnnDataType_t type;
   const CudnnDims queries, keys, scores, rows;
-  CudnnDims query_strides, key_strides;
-  CudnnTensor query_lengths, key_lengths, query_offsets, key_offsets, scale, minus_infinity;
-
- private:
-  CudnnDims token_strides(std::int64_t heads, std::int64_t length) const {
-    return {heads * length * shape.head_dim, shape.head_dim, heads * shape.head_dim, 1};
-  }
-  CudnnTensor lengths_of(std::int64_t uid, std::int64_t count) { return graph.memory(uid, kInt, {count, 1, 1, 1}, {1, 1, 1, 1}); }
+  CudnnTensor scale, minus_infinity;
 };
 
 }  // namespace
@@ -137,12 +107,12 @@ std::string describe(const AttentionShape& s) {
                      offsets ? fmt::format(" offsets {} {}", s.query_offset, s.key_offset) : "", to_string(s.dtype));
 }
 
-CudnnGraph attention_forward_graph(const AttentionShape& shape, SequenceLengths lengths) {
-  Builder b(shape, lengths, "forward");
+CudnnGraph attention_forward_graph(const AttentionShape& shape) {
+  Builder b(shape, "forward");
   CudnnGraph& g = b.graph;
   const CudnnTensor q = b.query_tensor(kQ), k = b.transposed_key_tensor(kK), v = b.key_tensor(kV), out = b.query_tensor(kOut);
   CudnnTensor part;
-  const CudnnTensor x = b.causal_mask(b.padding_mask(b.bounded(b.scaled_scores(q, k), &part)));
+  const CudnnTensor x = b.causal_mask(b.bounded(b.scaled_scores(q, k), &part));
 
   const CudnnTensor largest = g.reduce(CUDNN_REDUCE_TENSOR_MAX, x, b.virtual_rows());
   const CudnnTensor lowered = g.pointwise(CUDNN_POINTWISE_SUB, x, largest, b.virtual_scores());
@@ -151,7 +121,7 @@ CudnnGraph attention_forward_graph(const AttentionShape& shape, SequenceLengths 
   const CudnnTensor log_sum = g.pointwise(CUDNN_POINTWISE_LOG, sum, {}, b.virtual_rows());
   g.pointwise(CUDNN_POINTWISE_ADD, largest, log_sum, b.row_tensor(kLse));
   const CudnnTensor p = g.pointwise(CUDNN_POINTWISE_DIV, power, sum, b.virtual_scores(b.type));
-  g.matmul(p, v, out, {.m = b.query_lengths, .k = b.key_lengths});
+  g.matmul(p, v, out);
   return std::move(b.graph);
 }
 
@@ -161,21 +131,20 @@ namespace {
 void key_gradient(Builder& b, CudnnTensor x, CudnnTensor y, CudnnTensor result) {
   const CudnnDims across{b.scores[0], b.scores[1], b.scores[3], b.scores[2]};
   const CudnnTensor x_transposed = b.graph.reshape(x, b.graph.intermediate(b.type, across, transposed(dense_strides(b.scores))));
-  const CudnnLengths lengths{.m = b.key_lengths, .k = b.query_lengths};
   if (b.shape.query_heads == b.shape.kv_heads) {
-    b.graph.matmul(x_transposed, y, result, lengths);
+    b.graph.matmul(x_transposed, y, result);
     return;
   }
   const CudnnDims of_every_head{b.keys[0], b.queries[1], b.keys[2], b.keys[3]};
-  const CudnnTensor each = b.graph.matmul(x_transposed, y, b.graph.intermediate(b.type, of_every_head), lengths);
+  const CudnnTensor each = b.graph.matmul(x_transposed, y, b.graph.intermediate(b.type, of_every_head));
   b.graph.reduce(CUDNN_REDUCE_TENSOR_ADD, each, result);
 }
 
 }  // namespace
 
-CudnnGraph attention_backward_graph(const AttentionShape& shape, SequenceLengths lengths, AttentionDeterminism determinism) {
+CudnnGraph attention_backward_graph(const AttentionShape& shape, AttentionDeterminism determinism) {
   const bool deterministic = determinism == AttentionDeterminism::kYes;
-  Builder b(shape, lengths, deterministic ? "deterministic backward" : "backward");
+  Builder b(shape, deterministic ? "deterministic backward" : "backward");
   CudnnGraph& g = b.graph;
   const CudnnTensor q = b.query_tensor(kQ), d_out = b.query_tensor(kDOut), out = b.query_tensor(kOut);
   const CudnnTensor k = b.transposed_key_tensor(kK), v = b.transposed_key_tensor(kV);
@@ -189,13 +158,13 @@ CudnnGraph attention_backward_graph(const AttentionShape& shape, SequenceLengths
 
   // p = exp(scores - lse), and from it d_v.
   CudnnTensor part;
-  const CudnnTensor scores = b.padding_mask(b.bounded(b.scaled_scores(q, k), &part));
+  const CudnnTensor scores = b.bounded(b.scaled_scores(q, k), &part);
   const CudnnTensor lowered = g.pointwise(CUDNN_POINTWISE_SUB, scores, b.row_tensor(kLse), b.virtual_scores());
   const CudnnTensor p = g.pointwise(CUDNN_POINTWISE_EXP, b.causal_mask(lowered), {}, b.virtual_scores());
   key_gradient(b, p, d_out, b.key_tensor(kDV));
 
   // d_score = p (d_out v^T - delta) scale, and from it d_k and d_q.
-  const CudnnTensor d_p = g.matmul(d_out, v, b.virtual_scores(), {.m = b.query_lengths, .n = b.key_lengths});
+  const CudnnTensor d_p = g.matmul(d_out, v, b.virtual_scores());
   const CudnnTensor centred = g.pointwise(CUDNN_POINTWISE_SUB, d_p, delta, b.virtual_scores());
   const CudnnTensor weighted = g.pointwise(CUDNN_POINTWISE_MUL, centred, p, b.virtual_scores());
   CudnnTensor raw = weighted;
@@ -207,13 +176,12 @@ CudnnGraph attention_backward_graph(const AttentionShape& shape, SequenceLengths
   const CudnnTensor d_score = g.pointwise(CUDNN_POINTWISE_MUL, raw, b.scale, b.virtual_scores());
   key_gradient(b, d_score, q, b.key_tensor(kDK));
 
-  const CudnnTensor k_rows = g.reshape(k, g.intermediate(kFloat, b.keys, b.key_strides));
-  const CudnnLengths query_by_key{.m = b.query_lengths, .k = b.key_lengths};
+  const CudnnTensor k_rows = g.reshape(k, g.intermediate(kFloat, b.keys));
   const CudnnTensor d_q = b.query_tensor(kDQ);
   if (deterministic) {
-    g.matmul(d_score, k_rows, d_q, query_by_key);
+    g.matmul(d_score, k_rows, d_q);
   } else {
-    const CudnnTensor sum = g.matmul(d_score, k_rows, g.memory(kDQSum, kFloat, b.queries, dense_strides(b.queries)), query_by_key);
+    const CudnnTensor sum = g.matmul(d_score, k_rows, g.memory(kDQSum, kFloat, b.queries, dense_strides(b.queries)));
     g.pointwise(CUDNN_POINTWISE_IDENTITY, sum, {}, d_q);
   }
   return std::move(b.graph);

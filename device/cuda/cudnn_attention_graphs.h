@@ -30,20 +30,10 @@ enum Uid : std::int64_t {
   kMinusInfinity,  // f32 scalar, with a mask
   kOne,            // f32 scalar, backward
   kShift,          // i32 scalar, with a causal mask whose offsets differ: query_offset - key_offset
-  kQueryLengths,   // i32[B], padded and packed: queries of each sample
-  kKeyLengths,     // i32[B], padded and packed: keys of each sample
-  kQueryOffsets,   // i32[B+1], packed: first element of each sample in q (and out, d_out, d_q)
-  kKeyOffsets,     // i32[B+1], packed: first element of each sample in k (and v, d_k, d_v)
   kFirstKey,       // i32[B,Sq], with intervals
   kSoftcap,        // f32 scalar, with bounded scores
 };
 }  // namespace attention_tensor
-
-enum class SequenceLengths : std::uint8_t {
-  kFull,    // every sample has Sq queries and Sk keys
-  kPadded,  // samples are shorter, as kQueryLengths and kKeyLengths say; the rest is ignored
-  kPacked,  // samples of those lengths lie one after the other: q T[tokens,N,D], k, v T[tokens,K,D]; lse f32[B,N,Sq]
-};
 
 enum class AttentionDeterminism : std::uint8_t {
   kNo,   // blocks of keys add to d_q in the order in which they finish
@@ -56,7 +46,7 @@ bool causal_mask_hides(const AttentionShape& shape);
 std::string describe(const AttentionShape& shape);
 
 // Shapes in bf16 or f16 with at least one query and key, whose first query sees a key; with intervals, whose keys begin at 0.
-CudnnGraph attention_forward_graph(const AttentionShape& shape, SequenceLengths lengths);
-CudnnGraph attention_backward_graph(const AttentionShape& shape, SequenceLengths lengths, AttentionDeterminism determinism);
+CudnnGraph attention_forward_graph(const AttentionShape& shape);
+CudnnGraph attention_backward_graph(const AttentionShape& shape, AttentionDeterminism determinism);
 
 }  // namespace trident

@@ -140,7 +140,7 @@ const CudnnDescriptor& CudnnGraph::keep(CudnnDescriptor descriptor) {
 void CudnnGraph::add(CudnnDescriptor operation) { operations_.push_back(keep(std::move(operation.finalize())).get()); }
 
 CudnnTensor CudnnGraph::tensor(std::int64_t uid, cudnnDataType_t type, const CudnnDims& dims, const CudnnDims& strides,
-                               Storage storage, CudnnTensor offset) {
+                               Storage storage) {
   constexpr std::int64_t kAlignment = 16;
   CudnnDescriptor t = describe(CUDNN_BACKEND_TENSOR_DESCRIPTOR, fmt::format("tensor {}", uid));
   t.set(CUDNN_ATTR_TENSOR_DATA_TYPE, CUDNN_TYPE_DATA_TYPE, type)
@@ -149,25 +149,19 @@ CudnnTensor CudnnGraph::tensor(std::int64_t uid, cudnnDataType_t type, const Cud
       .set(CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, 4, dims.data())
       .set(CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, 4, strides.data())
       .set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, storage == Storage::kIntermediate)
-      .set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, storage == Storage::kByValue);
-  if (offset.descriptor != nullptr) t.set(CUDNN_ATTR_TENSOR_RAGGED_OFFSET_DESC, *offset.descriptor);
-  t.finalize();
+      .set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, storage == Storage::kByValue)
+      .finalize();
   return {&keep(std::move(t))};
 }
 
 CudnnTensor CudnnGraph::memory(std::int64_t uid, cudnnDataType_t type, const CudnnDims& dims, const CudnnDims& strides) {
-  return packed(uid, type, dims, strides, {});
-}
-
-CudnnTensor CudnnGraph::packed(std::int64_t uid, cudnnDataType_t type, const CudnnDims& dims, const CudnnDims& strides,
-                               CudnnTensor offset) {
   TRIDENT_CHECK(uid >= 0 && uid < kFirstOwnUid, "tensor {} of {}", uid, name_);
-  return tensor(uid, type, dims, strides, Storage::kMemory, offset);
+  return tensor(uid, type, dims, strides, Storage::kMemory);
 }
 
 CudnnTensor CudnnGraph::scalar(std::int64_t uid, cudnnDataType_t type) {
   TRIDENT_CHECK(uid >= 0 && uid < kFirstOwnUid, "scalar {} of {}", uid, name_);
-  return tensor(uid, type, {1, 1, 1, 1}, {1, 1, 1, 1}, Storage::kByValue, {});
+  return tensor(uid, type, {1, 1, 1, 1}, {1, 1, 1, 1}, Storage::kByValue);
 }
 
 CudnnTensor CudnnGraph::intermediate(cudnnDataType_t type, const CudnnDims& dims) {
@@ -175,10 +169,10 @@ CudnnTensor CudnnGraph::intermediate(cudnnDataType_t type, const CudnnDims& dims
 }
 
 CudnnTensor CudnnGraph::intermediate(cudnnDataType_t type, const CudnnDims& dims, const CudnnDims& strides) {
-  return tensor(next_uid_++, type, dims, strides, Storage::kIntermediate, {});
+  return tensor(next_uid_++, type, dims, strides, Storage::kIntermediate);
 }
 
-CudnnTensor CudnnGraph::matmul(CudnnTensor a, CudnnTensor b, CudnnTensor c, const CudnnLengths& lengths) {
+CudnnTensor CudnnGraph::matmul(CudnnTensor a, CudnnTensor b, CudnnTensor c) {
   CudnnDescriptor product = describe(CUDNN_BACKEND_MATMUL_DESCRIPTOR, "matmul");
   product.set(CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_TYPE_DATA_TYPE, CUDNN_DATA_FLOAT).finalize();
   CudnnDescriptor op = describe(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR, "matmul operation");
@@ -186,9 +180,6 @@ CudnnTensor CudnnGraph::matmul(CudnnTensor a, CudnnTensor b, CudnnTensor c, cons
       .set(CUDNN_ATTR_OPERATION_MATMUL_BDESC, *b.descriptor)
       .set(CUDNN_ATTR_OPERATION_MATMUL_CDESC, *c.descriptor)
       .set(CUDNN_ATTR_OPERATION_MATMUL_DESC, keep(std::move(product)));
-  if (lengths.m.descriptor != nullptr) op.set(CUDNN_ATTR_OPERATION_MATMUL_GEMM_M_OVERRIDE_DESC, *lengths.m.descriptor);
-  if (lengths.n.descriptor != nullptr) op.set(CUDNN_ATTR_OPERATION_MATMUL_GEMM_N_OVERRIDE_DESC, *lengths.n.descriptor);
-  if (lengths.k.descriptor != nullptr) op.set(CUDNN_ATTR_OPERATION_MATMUL_GEMM_K_OVERRIDE_DESC, *lengths.k.descriptor);
   add(std::move(op));
   return c;
 }

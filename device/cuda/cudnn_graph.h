@@ -70,11 +70,6 @@ struct CudnnTensor {
   const CudnnDescriptor* descriptor = nullptr;
 };
 
-// Lengths of a product's dimensions that hold for an execution instead of the tensors' extents: i32 [B,1,1,1] each, or absent.
-struct CudnnLengths {
-  CudnnTensor m{}, n{}, k{};
-};
-
 using CudnnDims = std::array<std::int64_t, 4>;
 
 // Strides, in elements, of a dense tensor.
@@ -87,8 +82,6 @@ class CudnnGraph {
 
   // A tensor in device memory, 16-byte aligned, which the caller names by `uid` (below kFirstOwnUid) when the plan is executed.
   CudnnTensor memory(std::int64_t uid, cudnnDataType_t type, const CudnnDims& dims, const CudnnDims& strides);
-  // The same where sample b starts at element offset[b] * (elements of a token): `offset` i32 or i64 [B+1, 1, 1, 1].
-  CudnnTensor packed(std::int64_t uid, cudnnDataType_t type, const CudnnDims& dims, const CudnnDims& strides, CudnnTensor offset);
   // A scalar in host memory, read while the plan is executed: f32 or i32.
   CudnnTensor scalar(std::int64_t uid, cudnnDataType_t type);
   // A tensor that need not exist.
@@ -96,7 +89,7 @@ class CudnnGraph {
   CudnnTensor intermediate(cudnnDataType_t type, const CudnnDims& dims, const CudnnDims& strides);
 
   // c[b,n,M,N] = a[b,n,M,K] b[b,n,K,N]; a head count that divides another is repeated. Sums in f32.
-  CudnnTensor matmul(CudnnTensor a, CudnnTensor b, CudnnTensor c, const CudnnLengths& lengths = {});
+  CudnnTensor matmul(CudnnTensor a, CudnnTensor b, CudnnTensor c);
   // y = mode(x) or mode(x, b); with BINARY_SELECT y = t ? x : b. A dimension of 1 is repeated.
   CudnnTensor pointwise(cudnnPointwiseMode_t mode, CudnnTensor x, CudnnTensor b, CudnnTensor y, CudnnTensor t = {},
                         cudnnDataType_t precision = CUDNN_DATA_FLOAT);
@@ -114,8 +107,7 @@ class CudnnGraph {
   static constexpr std::int64_t kFirstOwnUid = 1000;
 
   enum class Storage : std::uint8_t { kMemory, kIntermediate, kByValue };
-  CudnnTensor tensor(std::int64_t uid, cudnnDataType_t type, const CudnnDims& dims, const CudnnDims& strides, Storage storage,
-                     CudnnTensor offset);
+  CudnnTensor tensor(std::int64_t uid, cudnnDataType_t type, const CudnnDims& dims, const CudnnDims& strides, Storage storage);
   CudnnDescriptor describe(cudnnBackendDescriptorType_t type, std::string_view what) const;
   const CudnnDescriptor& keep(CudnnDescriptor descriptor);
   void add(CudnnDescriptor operation);

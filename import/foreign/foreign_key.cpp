@@ -163,6 +163,8 @@ std::string_view ForeignTables::nearest(ForeignSystem system, std::string_view n
   for (std::optional<ForeignSystem> one = system; one; one = base_of(*one))
     for (const auto& [known, rows] : of(*one).exact) names.push_back(known);
   const std::string plain = plain_foreign_name(name);
+  const auto of_training = std::ranges::find_if(names, [&](std::string_view one) { return one.ends_with("train_" + plain); });
+  if (of_training != names.end()) return *of_training;  // per_device_train_batch_size, not block_size, of batch_size
   if (const std::string_view likely = likely_name(plain, names); !likely.empty()) return likely;
   const auto longer = std::ranges::find_if(names, [&](std::string_view one) { return plain.size() > 5 && one.starts_with(plain); });
   return longer == names.end() ? "" : *longer;

@@ -43,7 +43,9 @@ constexpr ForeignKey kOtherLayout[] = {
      "beside parallel.zero"},
     {"strategy", kRefused, "", "", "parallel.zero is ddp, zero1, zero2, shard_grad_op or zero3"},
     {"bucket_cap_mb", kMapped, "parallel.bucket_mb"},
-    {"expert_parallel_size, ep_size", kRefused, "", "", "dense models only"},
+    {"expert_parallel_size, ep_size, expert_parallel, experts, parallel.expert, parallel.experts, parallel.expert_parallel, "
+     "parallel.ep", kRefused, "", "", "mixtures of experts are not built yet, dense models only"},
+    {"hybrid_shard, hsdp, parallel.hybrid_shard, parallel.hsdp", kNotBuilt, "parallel.shard_group", "\"node\""},
 };
 
 constexpr ForeignKey kOtherModel[] = {
@@ -68,6 +70,7 @@ constexpr ForeignKey kOtherTraining[] = {
     {"global_batch, effective_batch_size", kMapped, "batch.global", "",
      "of all ranks in one update; batch.micro is what one pass takes"},
     {"micro_batch, mbs, device_batch_size", kMapped, "batch.micro"},
+    {"batch_size", kMapped, "batch.micro", "", "of one pass of a rank; batch.global is of all ranks in one update"},
     {"accumulate_grad_batches, grad_accum, grad_accum_steps, batch_accumulation, batch_accumulation_per_replica", kMapped,
      "batch.global@accumulation", "", "batch.global = batch.micro x parallel.data x N"},
     {"beta1", kMapped, "optimizer.betas@beta1", "", "optimizer.betas: [0.9, 0.95]"},
@@ -90,6 +93,7 @@ constexpr ForeignKey kOtherTraining[] = {
     {"accumulate_grad_in_fp32", kAlways, "", "", "gradients are summed in fp32"},
     {"recompute, grad_checkpointing", kMapped, "recompute.policy", "", "none, selective or full"},
     {"recompute_layer, use_checkpointing, activation_checkpoint", kMapped, "recompute.policy", "\"full\""},
+    {"adapter.rank, adapter.lora_rank, adapter.lora_r", kMapped, "adapter.r"},
     {"lora", kMapped, "adapter.type", "\"lora\"", "with adapter.r, adapter.alpha, adapter.target_modules"},
     {"use_qlora, quantize", kNotBuilt, "model.quantize.type", "\"nf4\""},
 };

@@ -72,10 +72,11 @@ constexpr ForeignKey kSwiftParallelism[] = {
     {"sequence_parallel_size", kNotBuilt, "parallel.context"},
     {"zero_hpz_partition_size", kNotBuilt, "parallel.secondary_shards"},
     {"deepspeed_autotp_size", kMapped, "parallel.tensor"},
-    {"tensor_model_parallel_size, pipeline_model_parallel_size, context_parallel_size, expert_model_parallel_size, "
+    {"tensor_model_parallel_size, pipeline_model_parallel_size, context_parallel_size, "
      "micro_batch_size, global_batch_size, train_iters, recompute_granularity, lr_warmup_fraction, min_lr, mcore_model, "
      "use_distributed_optimizer",
      kRefused, {}, {}, "an argument of megatron sft: import it as flags of Megatron-LM (--from megatron)"},
+    {"expert_model_parallel_size", kRefused, {}, {}, "mixtures of experts are not built yet, dense models only"},
     {"device_map, max_memory, ds3_gather_for_generation, use_logits_to_keep, use_flash_ckpt, enable_npu_model_patch", kAlways, {},
      {}, "memory is planned before the start; recompute.head_chunk bounds that of logits"},
 };

@@ -98,9 +98,11 @@ std::string to_json(const Preset& p) {
 
 // Names of published models that no rule of usual_name() makes a preset's.
 constexpr std::pair<std::string_view, std::string_view> kAliases[] = {
-    {"gpt2", "gpt2-124m"},        {"gpt-2", "gpt2-124m"},   {"gpt2-small", "gpt2-124m"},          {"gpt2-medium", "gpt2-355m"},
-    {"gpt2-large", "gpt2-774m"},  {"gpt2-xl", "gpt2-1.5b"}, {"phi3-mini-4k-instruct", "phi3-mini"}, {"olmo2-0425-1b", "olmo2-1b"},
-    {"mistral7b-v0.2", "mistral-7b"},
+    {"gpt2", "gpt2-124m"},         {"gpt-2", "gpt2-124m"},        {"gpt2-small", "gpt2-124m"},
+    {"gpt2-medium", "gpt2-355m"},  {"gpt2-large", "gpt2-774m"},   {"gpt2-xl", "gpt2-1.5b"},
+    {"phi3-mini-4k", "phi3-mini"}, {"olmo2-0425-1b", "olmo2-1b"}, {"mistral7b-v0.2", "mistral-7b"},
+    {"d12", "gpt2-124m"},          {"d24", "gpt2-355m"},          {"d36", "gpt2-774m"},
+    {"d48", "gpt2-1.5b"},  // of llm.c
 };
 
 // The preset that is meant by a name as others write it: "meta-llama/Llama-2-7b-hf" is llama2-7b.
@@ -108,7 +110,7 @@ std::string usual_name(std::string_view given) {
   std::string name(given.substr(given.find('/') + 1));
   for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
   if (name.starts_with("meta-")) name.erase(0, 5);
-  for (const std::string_view end : {"-hf", "-base"})
+  for (const std::string_view end : {"-hf", "-base", "-instruct", "-chat"})
     if (name.ends_with(end)) name.erase(name.size() - end.size());
   // The family's number stands apart: "llama-3.1-8b".
   const std::size_t dash = name.find('-');
@@ -117,6 +119,23 @@ std::string usual_name(std::string_view given) {
   for (const auto& [alias, preset] : kAliases)
     if (name == alias) return std::string(preset);
   return name;
+}
+
+// "; did you mean "llama3.1-405b"?": the presets of this size and family, else those that begin so, else the one that is spelled
+// so.
+std::string near_presets(std::string_view name) {
+  const auto family_of = [](std::string_view of) {
+    return of.substr(0, std::min(of.find_first_not_of("abcdefghijklmnopqrstuvwxyz"), of.size()));
+  };
+  const std::string_view family = family_of(name), size = name.substr(name.rfind('-') + 1);
+  std::vector<std::string> same_size, longer;
+  for (const std::string_view preset : model_preset_names()) {
+    const bool may_be = family.empty() || family == family_of(preset);
+    if (may_be && !size.empty() && preset.substr(preset.rfind('-') + 1) == size) same_size.push_back(in_quotes(preset));
+    if (!name.empty() && preset.starts_with(name)) longer.push_back(in_quotes(preset));
+  }
+  const auto& near = same_size.empty() ? longer : same_size;
+  return near.empty() ? name_hint(name, model_preset_names()) : fmt::format("; did you mean {}?", fmt::join(near, " or "));
 }
 
 }  // namespace
@@ -131,9 +150,8 @@ std::string model_preset_json(std::string_view name, std::string_view where) {
   const std::string usual = usual_name(name);
   for (const Preset& preset : kPresets)
     if (preset.name == name || preset.name == usual) return to_json(preset);
-  const std::vector<std::string_view> names = model_preset_names();
-  throw ConfigError(fmt::format("{} = {}: no such model preset; known are {}{}", where, in_quotes(name),
-                                fmt::join(nearest_first(name, names), ", "), name_hint(name, names)));
+  throw ConfigError(fmt::format("{} = {}: no such model preset{}; known are {}; model.hf_config names the config.json of any other",
+                                where, in_quotes(name), near_presets(usual), fmt::join(model_preset_names(), ", ")));
 }
 
 ModelConfig model_preset(std::string_view name, std::string_view where) {

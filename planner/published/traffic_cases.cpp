@@ -2,10 +2,30 @@
 
 #include <cstdint>
 
-#include "planner/published/traffic_formulas.h"
-
 namespace trident {
 namespace {
+
+// Communication volumes as the literature counts them: bytes or elements that one rank sends, rings of n ranks sending (n-1)/n of a
+// buffer. The cases give these letters and no model; what Trident sends is found by dry runs (docs/design/communication.md).
+
+// Elements of one layer and micro-batch: four all-reduces of s b h (two forward, two backward). Narayanan et al. 2021, section 3.2.
+// Full recomputation repeats the two forward ones: 1.5 times as much.
+double tensor_parallel_elements(double s, double b, double h, double t) { return 8 * s * b * h * (t - 1) / t; }
+
+// Bytes that a rank which is neither first nor last sends forward in a step: s b h of every micro-batch and virtual stage. 1/t of
+// it with sequence parallelism.
+double pipeline_forward_bytes(double s, double b, double h, double m, double v, double bytes_per_element) {
+  return s * b * h * bytes_per_element * m * v;
+}
+
+double all_reduce_bytes(double bytes, double ranks) { return 2 * bytes * (ranks - 1) / ranks; }
+// All-gather or reduce-scatter; `bytes` gathered.
+double gather_bytes(double bytes, double ranks) { return bytes * (ranks - 1) / ranks; }
+
+// Ring attention, one layer: keys and values travel c-1 hops forward; they and their gradients backward.
+double ring_attention_forward_bytes(double s, double b, double kv_width, double c, double bytes_per_element) {
+  return 2 * (c - 1) * (s / c) * b * kv_width * bytes_per_element;
+}
 
 CaseQuantities data_parallel_traffic(const CaseFields& input) {
   const double params = input.positive("params_on_rank"), ranks = static_cast<double>(input.count("dp"));

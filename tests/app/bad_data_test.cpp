@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "core/file_io.h"
+#include "core/shell_word.h"
 #include "data/indexed_dataset.h"
 #include "data/sample_order.h"
 #include "tests/app/program.h"
@@ -48,6 +49,25 @@ TEST_F(BadData, MissingFilesAreNamed) {
   std::filesystem::remove(copy("half") + ".bin");
   refuse({"data.train=" + (place_ / "half")}, {"half.bin", "no such file"});
   refuse({"data.valid=" + (place_ / "none"), "eval.every=1"}, {"none.idx", "no such file"});
+}
+
+TEST_F(BadData, ATextInThePlaceOfTokensGetsTheLineThatPreparesIt) {
+  const auto prepare = [&](const std::string& name, const std::string& more, const std::string& output) {
+    return fmt::format(
+        "trident data prepare --input {} {}--append-eod --tokenizer gpt2 --output {} (or the model's folder for gpt2), and "
+        "give ",
+        for_shell(place_ / name), more, for_shell(place_ / output));
+  };
+  write_file(place_ / "my text.txt", "hello\n");
+  refuse({"data.train=" + (place_ / "my text.txt")},
+         {"is text: make token files of it: ", prepare("my text.txt", "--separator-line '' ", "my text")});
+  refuse({"data.train=" + (place_ / "a.jsonl.gz")}, {prepare("a.jsonl.gz", "", "a")});
+  for (const char* table : {"a.parquet", "a.arrow", "a.csv"})
+    refuse({"data.train=" + (place_ / table)},
+           {std::string(table) + " is a table: write its texts as JSON lines", prepare("a.jsonl", "", "a")});
+  refuse({"data.train=" + (place_ / "text.bin")}, {"text.bin.idx: no such file; give the prefix alone: " + (place_ / "text")});
+  refuse({"data.train=" + (place_ / "")}, {"is a folder; give the prefix of files in it, such as ", "/text"});
+  refuse({"data.train=no-such-owner/set"}, {"hf download --repo-type dataset no-such-owner/set --local-dir DIR"});
 }
 
 TEST_F(BadData, ATruncatedIndexIsNamed) {

@@ -104,10 +104,87 @@ TEST_F(CommandLine, ErrorsAreOnlyShownByTerminals) {
   EXPECT_EQ(err.rfind("trident: a 2J b\xEF\xBF\xBD.idx: no such file", 0), 0u) << err;
 }
 
+// Users of other programs type what they know, and get the line to type instead.
+TEST_F(CommandLine, FlagsOfOtherProgramsAreAnsweredByOurs) {
+  const std::vector<std::tuple<Arguments, std::string>> cases = {
+      {{"generate", "--model", "my model"}, "say --hf 'my model' for a Hugging Face folder, or --ckpt 'my model' for a checkpoint"},
+      {{"generate", "--max-length", "20"}, "say --max-new-tokens 20"},
+      {{"generate", "--max_tokens=20"}, "say --max-new-tokens 20"},
+      {{"generate", "--max_new_tokens", "20"}, "did you mean --max-new-tokens?"},
+      {{"generate", "--temp", "1"}, "say --temperature 1"},
+      {{"generate", "--top_p", "1"}, "did you mean --top-p?"},
+      {{"generate", "-p", "hi you"}, "say --prompt 'hi you'"},
+      {{"generate", "--num_samples", "3"}, "say -n 3"},
+      {{"generate", "--num-beams", "3"}, "leave it out, there is no such thing here: --greedy takes the likeliest token"},
+      {{"generate", "--batch_size", "3"}, "say --batch 3"},
+      {{"eval", "--tasks", "hellaswag"}, "no task is downloaded; put its questions into a file, and say --choices FILE"},
+      {{"eval", "--batch_size", "8"}, "say --set batch.micro=8"},
+      {{"eval", "--model_args", "pretrained=x"}, "say --hf pretrained=x for"},
+      {{"convert", "--ckpt", "a"}, "say --from ckpt a --to hf DIR"},
+      {{"convert", "--hf", "a"}, "say --from hf a --to ckpt DIR"},
+      {{"convert", "--output", "a"}, "say --to hf a, or --to ckpt a"},
+      {{"tokenizer", "encode", "--model", "a"}, "say --tokenizer T: gpt2, a model's folder, or a tokenizer's file"},
+      {{"tokenizer", "--model", "a"}, "trident tokenizer \"--model\": a flag, and no action before it; use encode"},
+      {{"data", "prepare", "--output-prefix", "a"}, "say --output a"},
+      {{"data", "prepare", "--dataset_name", "a"}, "say --input a, a file: nothing is downloaded"},
+      {{"data", "prepare", "--text-column", "a"}, "say --json-key a"},
+      {{"data", "prepare", "--tokenizer-type", "GPT2BPETokenizer"}, "say --tokenizer T: gpt2,"},
+      {{"data", "pack", "x", "--seq_length", "8"}, "say --sequence 8"},
+      {{"data", "tokenize"},
+       "not an action; use prepare, inspect, merge or pack (see trident data --help); that is trident data prepare here"},
+      {{"ckpt", "list"}, "that is trident ckpt ls here"},
+      {{"finetune"}, "unknown subcommand \"finetune\"; that is trident train here; see trident help"},
+      {{"chat"}, "that is trident generate here"},
+      {{"import", "--batch_size", "8"}, "see trident import --help"},
+      {{"import", "--micro-batch-size", "8"}, "write the whole command into one, run.sh: trident import run.sh"},
+      {{"train", "--deepspeed", "ds.json"}, "import its file: trident train --import ds.json"},
+      {{"train", "run.sh"}, "import it: trident train --import run.sh"},
+  };
+  for (const auto& [arguments, answer] : cases) expect_refusal(arguments, answer);
+}
+
+TEST_F(CommandLine, AllUnknownFlagsAreToldAtOnce) {
+  const Outcome outcome =
+      run({"train", "--config", config_, "--micro-batch-size", "4", "--bf16", "--xyzzy=1", "--lr", "-1", "more"});
+  EXPECT_EQ(outcome.exit_code, 64);
+  EXPECT_EQ(outcome.err,
+            "trident: trident train: unknown argument \"--micro-batch-size\"; say --set batch.micro=4;\n"
+            "  also the command they are of can be imported whole: write it into a file, run.sh, and say trident train --import "
+            "run.sh;\n"
+            "  also unknown argument \"--bf16\"; say --set precision.compute=bf16;\n"
+            "  also unknown argument \"--xyzzy=1\"; see trident train --help;\n"
+            "  also unknown argument \"--lr\"; say --set optimizer.lr=-1\n");
+  Arguments many{"train", "--config", config_};
+  for (int i = 0; i < 22; ++i) many.push_back("--xyzzy" + std::to_string(i));
+  EXPECT_NE(run(many).err.find("\"--xyzzy18\"; see trident train --help;\n  also others\n"), std::string::npos) << run(many).err;
+}
+
+// A configuration of another system says whose it is, and how it is imported.
+TEST_F(CommandLine, ConfigurationsOfOthersAreImported) {
+  const auto given = [&](const std::string& name, const std::string& text, const std::string& answer,
+                         const char* command = "train") {
+    write_file(path(name), text);
+    expect_refusal({command, "--config", path(name)}, answer);
+  };
+  given("my ds.json", R"({"zero_optimization": {"stage": 2}, "bf16": {"enabled": true}})",
+        "is a configuration of DeepSpeed; import it: trident train --import '" + path("my ds.json") + "'");
+  given("ds.json", R"({"zero_optimization": {"stage": 2}})",
+        "make one of it: trident import " + path("ds.json") + " --output c.json", "bench");
+  given("args.json", R"({"model_name_or_path": "a", "learning_rate": 1e-5})", "is a configuration of Hugging Face");
+  given("acc.yaml", "distributed_type: FSDP\n", "is no JSON; import it: trident train --import " + path("acc.yaml"));
+  given("t.toml", "[training]\nseq_len = 8\n", "is no JSON; import it: trident train --import " + path("t.toml"));
+  given("run.sh", "torchrun pretrain_gpt.py\n", "is no JSON; import it: trident train --import " + path("run.sh"));
+  given("train.py", "batch_size = 12\n", "is Python, and no Python is run");
+  given("config.json", R"({"model_type": "llama", "hidden_size": 8})",
+        "--config FILE --set model.hf_config=" + path("config.json"));
+  given("ours.json", R"({"run": {"steps": 5}, "optimiser": {}})", "unknown key optimiser; did you mean optimizer?");
+}
+
 TEST_F(CommandLine, BadFlags) {
-  expect_refusal({"train"}, "--config is required");
+  expect_refusal({"train"}, "give --config FILE (JSON, such as configs/laptop.json), or --import FILE");
   expect_refusal({"train", "--cnfig", config_}, "unknown argument \"--cnfig\"; did you mean --config?");
   expect_refusal({"train", "--config", config_, "more"}, "unknown argument \"more\"");
+  expect_refusal({"train", "--config", config_, "--set", "run.steps", "3"}, "a value stands behind its key, as in --set KEY=3");
   expect_refusal({"train", "--config"}, "--config");
   expect_refusal({"train", "--config", config_, "--tensor-model-parallel-size", "4"},
                  "unknown argument \"--tensor-model-parallel-size\"; say --set parallel.tensor=4");

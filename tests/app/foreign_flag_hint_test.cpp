@@ -62,7 +62,6 @@ TEST(ForeignFlagHint, RowsWithoutAKeySayWhatToDo) {
   EXPECT_EQ(foreign_flag_hint("--pretrained-checkpoint", "dir"),
             "say --set model.init_from=dir (a checkpoint of trident, a folder of them, or a Hugging Face folder)");
   EXPECT_TRUE(foreign_flag_hint("--append-eod", "").starts_with("see trident data prepare --append-eod --workers N"));
-  EXPECT_TRUE(foreign_flag_hint("--deepspeed", "ds.json").starts_with("see trident import "));
   EXPECT_EQ(foreign_flag_hint("--context-parallel-size", "2"), "its key parallel.context is not built yet");
 }
 
@@ -79,7 +78,20 @@ TEST(ForeignFlagHint, OurKeysAreKnownWithHyphens) {
 TEST(ForeignFlagHint, AConfigurationAloneNeedsItsFlag) {
   EXPECT_EQ(foreign_flag_hint("configs/laptop.json", ""), "say --config configs/laptop.json");
   EXPECT_EQ(foreign_flag_hint("my run.json", ""), "say --config 'my run.json'");
-  EXPECT_EQ(foreign_flag_hint("zero2.yaml", ""), "import it: trident import zero2.yaml");
+  EXPECT_EQ(foreign_flag_hint("my zero2.yaml", ""),
+            "import it: trident train --import 'my zero2.yaml' (trident import 'my zero2.yaml' shows what it comes to)");
+  EXPECT_TRUE(
+      foreign_flag_hint("sft.py", "").starts_with("no Python is run; write the command that starts it into a file, run.sh"));
+}
+
+TEST(ForeignFlagHint, AFlagThatNamesAConfigurationIsAnsweredByImport) {
+  EXPECT_EQ(foreign_flag_hint("--deepspeed", "ds.json"), "import its file: trident train --import ds.json");
+  EXPECT_EQ(foreign_flag_hint("--config_file", "my acc.yaml"), "import its file: trident train --import 'my acc.yaml'");
+  EXPECT_EQ(foreign_flag_hint("--config_file=acc.yaml", "--lr"), "import its file: trident train --import acc.yaml");
+  for (const char* flag : {"--ds_config", "--deepspeed_config", "--fsdp_config", "--job.config_file", "--yaml-cfg"})
+    EXPECT_EQ(foreign_flag_hint(flag, "f.toml"), "import its file: trident train --import f.toml") << flag;
+  EXPECT_EQ(foreign_flag_hint("--deepspeed", "zero2"), "say --set parallel.zero=zero2 (TRL's own file of that name)");
+  EXPECT_TRUE(foreign_flag_hint("--train_file", "f.json").starts_with("say --set data.train=")) << "no configuration";
 }
 
 TEST(ForeignFlagHint, NothingForWhatIsUnknown) {

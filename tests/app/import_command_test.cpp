@@ -168,8 +168,9 @@ TEST_F(ImportCommand, ACommandAsArgumentsIsToldWhereItGoes) {
 }
 
 TEST_F(ImportCommand, WhoGivesAnotherSystemsFileIsToldToImportIt) {
-  expect_one_line(run_program({"train", "--config", zero2()}), 64, {"zero2.yaml", "is no JSON; import it: trident import "});
-  expect_one_line(run_program({"train", zero2()}), 64, {"import it: trident import "});
+  expect_one_line(run_program({"train", "--config", zero2()}), 64,
+                  {"zero2.yaml", "is no JSON; import it: trident train --import "});
+  expect_one_line(run_program({"train", zero2()}), 64, {"import it: trident train --import "});
   const ProgramOutcome missing = run_program({"train", "--config", folder_ / "none.yaml"});
   expect_one_line(missing, 64, {"none.yaml"});
   EXPECT_EQ(missing.err.find("import"), std::string::npos) << "no file, no import: " << missing.err;

@@ -44,7 +44,8 @@ class Workplace {
   TemporaryFolder folder_;
 };
 
-// One line "trident: ..." on standard error with every one of `parts`, nothing on standard output, and this exit code.
+// One line "trident: ..." on standard error, or one for each fault, with every one of `parts`, nothing on standard output, and this
+// exit code.
 void expect_one_line(const ProgramOutcome& outcome, int exit_code, const std::vector<std::string>& parts);
 
 }  // namespace trident

@@ -333,7 +333,7 @@ TEST_F(PackedRun, WhatDoesNotFitIsRefusedBeforeTheFirstStep) {
     EXPECT_EQ(outcome.exit_code, code) << outcome.err;
     expect_parts(outcome.err, parts);
   };
-  refused({"run.epochs=1", "batch.sequence=16"}, 65, {"packs.idx: document ", "at most 16", "trident data pack --sequence 16"});
+  refused({"run.epochs=1", "batch.sequence=16"}, 65, {"packs.idx: document ", "at most 16", " --sequence 16 --output "});
   refused({"run.epochs=1", "data.reset_attention_mask=false"}, 64,
           {"data.reset_attention_mask = false", "data.samples = \"packed\""});
   refused({}, 64, {"run.steps: missing", "run.epochs"});
@@ -345,6 +345,21 @@ TEST_F(PackedRun, WhatDoesNotFitIsRefusedBeforeTheFirstStep) {
   const ProgramOutcome stream = place_.train({"data.train=" + (place_ / "packs"), "run.steps=1"});
   EXPECT_EQ(stream.exit_code, 0) << stream.err;
   expect_parts(stream.err, {"warning: data.samples = \"stream\": ", "set data.samples to \"packed\""});
+}
+
+TEST_F(PackedRun, ConversationsThatAreNotPackedGetTheLineThatPacksThem) {
+  const std::string chat = place_ / "chat", pack = fmt::format("trident data pack {0} --sequence 64 --output {0}-packed", chat);
+  const auto said = [&](const std::string& samples) {
+    const ProgramOutcome outcome =
+        place_.train({"data.train=" + chat, "data.samples=" + samples, "run.steps=1", "batch.sequence=64"});
+    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
+    return outcome.out + outcome.err;
+  };
+  expect_parts(said("stream"), {"warning: data.samples = \"stream\": ",
+                                "chat has a .mask, as conversations have, and samples run across "
+                                "them; pack them: " +
+                                    pack + ", and train with --set data.samples=packed --set data.train=" + chat + "-packed"});
+  expect_parts(said("packed"), {"is of single documents, and most of a sample is padding; pack them: " + pack});
 }
 
 TEST_F(PackedRun, EvaluationsTakePacksAsTrainingDoes) {

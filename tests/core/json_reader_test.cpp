@@ -91,6 +91,14 @@ TEST(JsonReader, ATrailingCommaIsNamedWithItsLine) {
     EXPECT_EQ(refusal(text).find("trailing"), std::string::npos) << text;
 }
 
+TEST(JsonReader, PythonsWordsAndAMissingCommaSayWhatToWrite) {
+  expect_error("{\"a\": True}", "f.json:1:7: ", "\"True\" where a value is expected; write true");
+  expect_error("{\"a\": None}", "f.json:1:7: ", "; write null");
+  expect_error("{\"a\": 'b'}", "f.json:1:7: ", "; texts stand in double quotes");
+  expect_error("# mine\n{}", "f.json:1:1: ", "; comments begin with //");
+  expect_error("{\"a\": 1\n \"b\": 2}", "f.json:2:2: ", "\",\" or \"}\" is expected; a comma is missing before it");
+}
+
 TEST(JsonReader, OtherFormatsAreNamed) {
   const std::string folder = ::testing::TempDir() + "json_formats_" + std::to_string(::getpid());
   ASSERT_EQ(::mkdir(folder.c_str(), 0700), 0);

@@ -1,6 +1,7 @@
 // Numbers as people read them: each function at 0, below it, at the borders of its units, very small, very large, and not finite.
 #include "core/number_text.h"
 
+#include <gtest/gtest-spi.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -199,6 +200,11 @@ TEST(NearestName, ABeginningMeansTheFirstNameThatHasIt) {
                                    {"qwen", "qwen2.5-7b"}, {"h10", "h100_sxm_ndr"}, {"h100_sxm", "h100_sxm_ndr"}, {"cpi", "cpu"}})
     EXPECT_EQ(name_hint(name, names), fmt::format("; did you mean \"{}\"?", near)) << name;
   for (const std::string_view name : {"bert", "124m", "sxm", ""}) EXPECT_EQ(name_hint(name, names), "") << name;
+}
+
+TEST(ExpectParts, APartThatIsMissingIsAFailure) {
+  expect_parts("one two", {"one", "two"});
+  EXPECT_NONFATAL_FAILURE(expect_parts("one two", {"one", "three"}), "no \"three\" in: one two");
 }
 
 }  // namespace

@@ -352,6 +352,16 @@ struct Tuned {
   CublasLtMatmul matmul;
 };
 
+// One candidate is asked for, and splits this sum of 776 terms into 12 parts: the library has to be asked for a whole sum.
+TEST(Autotune, AnOnlyProposalThatMayDropTermsIsReplaced) {
+  const TemporaryFolder folder;
+  CublasLtOptions options;
+  options.autotune = AutotuneOptions{folder.path() + "/choices.json", "GPU A", 1, 2};
+  MatmulFixture f(options);
+  check_exact(f, {40, 24, 776, kT, kN, kH, kW, Accumulate::kNo});
+  EXPECT_NE(simulated::cublaslt_counts().last_algorithm, 72);
+}
+
 TEST(Autotune, EveryProposalIsTimedOnceAndRemembered) {
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/choices.json";

@@ -5,26 +5,19 @@
 #include <link.h>
 
 #include <cctype>
-#include <cctype>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
-#include <iterator>
 #include <map>
 #include <memory>
 #include <set>
 #include <sstream>
 
+#include "core/file_io.h"
 #include "tests/cuda/simulated/launched_kernels.h"
 
 namespace trident::testing {
 namespace {
-
-std::string contents(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return {std::istreambuf_iterator<char>(file), {}};
-}
 
 bool ends_with(const std::string& text, const std::string& end) {
   return text.size() >= end.size() && text.compare(text.size() - end.size(), end.size(), end) == 0;
@@ -55,9 +48,9 @@ std::uintptr_t load_offset() {
   return offset;
 }
 
-// Functions of the program's symbol table by address.
+// Functions of the program's symbol table by address, of those that may be kernels.
 std::map<std::uintptr_t, std::string> functions_of_program() {
-  const std::string image = contents("/proc/self/exe");
+  const std::string image = read_file("/proc/self/exe");
   const auto header = read_at<Elf64_Ehdr>(image, 0);
   std::map<std::uintptr_t, std::string> functions;
   for (std::size_t s = 0; s < header.e_shnum; ++s) {
@@ -66,8 +59,9 @@ std::map<std::uintptr_t, std::string> functions_of_program() {
     const auto names = read_at<Elf64_Shdr>(image, header.e_shoff + table.sh_link * header.e_shentsize);
     for (std::size_t at = 0; at < table.sh_size; at += sizeof(Elf64_Sym)) {
       const auto symbol = read_at<Elf64_Sym>(image, table.sh_offset + at);
-      if (ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && symbol.st_value != 0)
-        functions[symbol.st_value + load_offset()] = demangled(image.data() + names.sh_offset + symbol.st_name);
+      const char* const name = image.data() + names.sh_offset + symbol.st_name;
+      if (ELF64_ST_TYPE(symbol.st_info) == STT_FUNC && symbol.st_value != 0 && std::strstr(name, "cuda_kernels") != nullptr)
+        functions[symbol.st_value + load_offset()] = demangled(name);
     }
   }
   return functions;
@@ -111,7 +105,7 @@ std::vector<std::string> unloaded_kernels(int device) { return kernels("", simul
 
 std::vector<std::string> global_functions(const std::string& path) {
   std::string source;
-  std::istringstream lines(contents(path));
+  std::istringstream lines(read_file(path));
   for (std::string line; std::getline(lines, line);) source += line.substr(0, line.find("//")) + ' ';
   const std::string bounds = "__launch_bounds__";
   std::vector<std::string> names;

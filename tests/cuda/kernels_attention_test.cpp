@@ -5,7 +5,7 @@
 
 #include "device/cuda/kernels/attention_f32.h"
 #include "device/cuda/kernels/cached_attention.h"
-#include "tests/cuda/kernel_runs.h"
+#include "tests/cuda/kernel_table.h"
 #include "tests/cuda/simulated_scope.h"
 #include "tests/cuda/staged_operands.h"
 #include "tests/device/row_kernels/kernel_fixture.h"
@@ -78,23 +78,16 @@ void check_cached(Placement placement, RowType t, Index head_dim) {
   expect_close(ol.values(), lse, RowType::kF32, "lse", 1e-5);
 }
 
-}  // namespace
-
-void run_attention(Placement placement) {
-  for (const RowType t : kRowTypes)
-    for (const Index head_dim : {20, 72}) {
-      SCOPED_TRACE("heads of " + std::to_string(head_dim) + " " + to_string(t));
-      check_attention(placement, t, head_dim);
-      check_cached(placement, t, head_dim);
-    }
-}
-
-namespace {
-
 TEST(CudaAttentionKernels, AgreeWithTheReference) {
-  for (const auto order : {simulated::FiberOrder::kReverse, simulated::FiberOrder::kWarpByWarp}) {
-    const SimulatedScope scope({.fiber_order = order});
-    run_attention(order == simulated::FiberOrder::kReverse ? Placement::kAligned : Placement::kMisaligned);
+  for (const Placement placement : {Placement::kAligned, Placement::kMisaligned}) {
+    const bool aligned = placement == Placement::kAligned;
+    const SimulatedScope scope({.fiber_order = aligned ? simulated::FiberOrder::kReverse : simulated::FiberOrder::kWarpByWarp});
+    for (const RowType t : kRowTypes)
+      for (const Index head_dim : {20, 72}) {
+        SCOPED_TRACE("heads of " + std::to_string(head_dim) + " " + to_string(t));
+        check_attention(placement, t, head_dim);
+        check_cached(placement, t, head_dim);
+      }
   }
 }
 

@@ -2,7 +2,7 @@
 // the host's row kernels, which are of awkward sizes, and cases that reach the kernels' other instances.
 #include <set>
 
-#include "tests/cuda/kernel_runs.h"
+#include "tests/cuda/kernel_table.h"
 #include "tests/cuda/simulated/runtime.h"
 #include "tests/device/row_kernels/case_table.h"
 
@@ -58,17 +58,4 @@ INSTANTIATE_TEST_SUITE_P(All, CudaKernelCases, ::testing::ValuesIn(parameters())
 });
 
 }  // namespace
-
-void run_every_kernel() {
-  for (const Placement placement : {Placement::kAligned, Placement::kMisaligned}) {
-    for (const OpCase& c : all_cases()) {
-      if (is_host_only(c.op)) continue;
-      SCOPED_TRACE(c.op + " " + c.variant);
-      for (const RowType type : kRowTypes) c.run(cuda_kernel_table(placement), type);
-    }
-    run_sums(placement);
-    run_attention(placement);
-  }
-}
-
 }  // namespace trident::testing

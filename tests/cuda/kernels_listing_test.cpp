@@ -1,12 +1,13 @@
-// No kernel goes untested: every kernel compiled into this program runs here against a reference, and every kernel of the sources
-// is one of those.
+// No kernel goes untested: some test of this program runs every kernel that is compiled into it, and every kernel of the sources
+// is compiled into it.
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <filesystem>
 #include <set>
 
 #include "device/cuda/cuda_gpus.h"
 #include "tests/cuda/kernel_listing.h"
-#include "tests/cuda/kernel_runs.h"
 #include "tests/cuda/simulated_scope.h"
 
 namespace trident::testing {
@@ -14,12 +15,17 @@ namespace {
 
 std::string name_of(const std::string& kernel) { return kernel.substr(0, kernel.find('<')); }
 
-TEST(CudaKernelListing, EveryKernelInTheProgramIsRun) {
-  const SimulatedScope scope({.stream_order = simulated::StreamOrder::kEager, .fiber_order = simulated::FiberOrder::kForward});
-  run_every_kernel();
-  EXPECT_GT(compiled_kernels("").size(), 100u) << "the program's kernels were not found";
-  for (const std::string& kernel : untested_kernels("")) ADD_FAILURE() << kernel << " is compiled, but no test runs it";
-}
+// Asks at the end of a process that ran every test of this program.
+class EveryKernelIsRun : public ::testing::Environment {
+  void SetUp() override { EXPECT_FALSE(untested_kernels("update").empty()) << "a kernel that nobody ran is not named"; }
+  void TearDown() override {
+    const auto& tests = *::testing::UnitTest::GetInstance();
+    if (tests.test_to_run_count() < tests.total_test_count()) return;
+    EXPECT_GT(compiled_kernels("").size(), 100u) << "the program's kernels were not found";
+    for (const std::string& kernel : untested_kernels("")) ADD_FAILURE() << kernel << " is compiled, but no test runs it";
+  }
+};
+[[maybe_unused]] const auto* const every_kernel_is_run = ::testing::AddGlobalTestEnvironment(new EveryKernelIsRun);
 
 TEST(CudaKernelListing, EveryKernelOfTheSourcesIsInTheProgram) {
   std::set<std::string> compiled;
@@ -40,19 +46,11 @@ TEST(CudaKernelListing, EveryKernelOfTheSourcesIsInTheProgram) {
 
 // CUDA would bring them there with their first launches, and may wait for the GPU to be idle.
 TEST(CudaKernelListing, AGpuThatIsOpenHasEveryKernel) {
-  const SimulatedScope scope({.devices = 2});
+  const SimulatedScope scope({.devices = 8});  // other tests open the first ones
   const CudaFacts facts = find_cuda_gpus();
-  EXPECT_EQ(open_cuda_gpu(facts.gpus.at(1)), "");
-  for (const std::string& kernel : unloaded_kernels(1)) ADD_FAILURE() << kernel << " is not listed";
-  EXPECT_EQ(unloaded_kernels(0).size(), compiled_kernels("").size());
-}
-
-TEST(CudaKernelListing, AKernelThatNobodyRanIsNamed) {
-  // In a process of its own, as tests run, nothing has been launched yet.
-  if (compiled_kernels("").size() == untested_kernels("").size())
-    EXPECT_FALSE(untested_kernels("update").empty());
-  else
-    GTEST_SKIP() << "other tests ran in this process";
+  EXPECT_EQ(open_cuda_gpu(facts.gpus.at(7)), "");
+  for (const std::string& kernel : unloaded_kernels(7)) ADD_FAILURE() << kernel << " is not listed";
+  EXPECT_EQ(unloaded_kernels(6).size(), compiled_kernels("").size());
 }
 
 }  // namespace

@@ -7,7 +7,7 @@
 
 #include "core/exact_sum.h"
 #include "device/cuda/kernels/kernels.h"
-#include "tests/cuda/kernel_runs.h"
+#include "tests/cuda/kernel_table.h"
 #include "tests/cuda/simulated_scope.h"
 #include "tests/cuda/staged_operands.h"
 #include "tests/device/row_kernels/kernel_fixture.h"
@@ -29,8 +29,18 @@ using simulated::FiberOrder;
 
 constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
+class CudaKernelSums : public ::testing::TestWithParam<std::tuple<Placement, FiberOrder>> {
+ protected:
+  const Placement placement_ = std::get<0>(GetParam());
+  const SimulatedScope scope_{{.fiber_order = std::get<1>(GetParam())}};
+};
+
+INSTANTIATE_TEST_SUITE_P(All, CudaKernelSums,
+                         ::testing::Values(std::tuple{Placement::kAligned, FiberOrder::kWarpByWarp},
+                                           std::tuple{Placement::kMisaligned, FiberOrder::kReverse}));
+
 // The order of the sum is the kernel's own, so small whole numbers: any order gives the same bits.
-void sums_of_rows_are_exact(Placement placement) {
+TEST_P(CudaKernelSums, OfRowsAreExact) {
   for (const RowType t : kRowTypes)
     for (const Index rows : {0, 1, 13, 64, 65, 300})
       for (const Index width : {0, 1, 8, 33, 264, 2056})
@@ -46,7 +56,7 @@ void sums_of_rows_are_exact(Placement placement) {
               expected[static_cast<std::size_t>(i % width)] += whole[static_cast<std::size_t>(i)];
             Operand x(t, Values(whole.begin(), whole.end())), out(RowType::kF32, Values(before.begin(), before.end()));
             {
-              StagedOperands s(placement);
+              StagedOperands s(placement_);
               const Index floats = std::max(partial_rows * width, Index{2});
               cuda_kernels::sum_rows(s.stream(), t, s.out(out.floats(), width), s.in(t, x.data(), rows * width), nullptr, rows,
                                      width, accumulate, {s.scratch(floats), floats});
@@ -57,7 +67,7 @@ void sums_of_rows_are_exact(Placement placement) {
 }
 
 // The last bits do not depend on who is asked, and the sums are those of f32 in some order.
-void sums_of_rows_are_close(Placement placement) {
+TEST_P(CudaKernelSums, OfRowsAreCloseToTheReference) {
   const Index rows = 200, width = 40;
   Random random(5);
   const Values x = random.values(RowType::kF32, rows * width);
@@ -65,7 +75,7 @@ void sums_of_rows_are_close(Placement placement) {
   for (std::size_t i = 0; i < x.size(); ++i) expected[i % static_cast<std::size_t>(width)] += x[i];
   Operand in(RowType::kF32, x), out(RowType::kF32, width), again(RowType::kF32, width);
   for (Operand* const to : {&out, &again}) {
-    StagedOperands s(placement);
+    StagedOperands s(placement_);
     cuda_kernels::sum_rows(s.stream(), RowType::kF32, s.out(to->floats(), width), s.in(in.floats(), rows * width), nullptr, rows,
                            width, Accumulate::kNo, {s.scratch(4096), 4096});
   }
@@ -73,7 +83,7 @@ void sums_of_rows_are_close(Placement placement) {
   EXPECT_EQ(out.bits(), again.bits());
 }
 
-void loss_is_added_in_row_order(Placement placement) {
+TEST_P(CudaKernelSums, TheLossIsAddedInRowOrder) {
   for (const Index rows : {0, 1, 31, 200, 1024, 2500}) {
     Random random(static_cast<unsigned>(rows));
     Values sums = random.values(RowType::kF32, rows, 30.0, 5.0), logits = random.values(RowType::kF32, rows, -2.0);
@@ -89,18 +99,18 @@ void loss_is_added_in_row_order(Placement placement) {
       terms[r] = static_cast<float>(std::log(sums[r]) - logits[r]);
     }
     Operand s(RowType::kF32, sums), l(RowType::kF32, logits);
-    EXPECT_EQ(cuda_cross_entropy_loss(placement, nullptr, s.floats(), l.floats(), targets.data(), rows), expected)
+    EXPECT_EQ(cuda_cross_entropy_loss(placement_, nullptr, s.floats(), l.floats(), targets.data(), rows), expected)
         << rows << " rows";
-    EXPECT_EQ(cuda_cross_entropy_loss(placement, found.data(), s.floats(), l.floats(), targets.data(), rows), expected);
+    EXPECT_EQ(cuda_cross_entropy_loss(placement_, found.data(), s.floats(), l.floats(), targets.data(), rows), expected);
     EXPECT_EQ(found, terms) << rows << " rows";
-    EXPECT_EQ(cuda_cross_entropy_loss(placement, found.data(), s.floats(), l.floats(), targets.data(), rows, weights.floats()),
+    EXPECT_EQ(cuda_cross_entropy_loss(placement_, found.data(), s.floats(), l.floats(), targets.data(), rows, weights.floats()),
               weighted);
     EXPECT_EQ(found, terms) << "losses of rows are those without their weights";
   }
 }
 
 // A shard of columns 40 .. 72 of which those from 57 on are padding; the last row is one of a shard without columns that count.
-void statistics_are_rescaled(Placement placement) {
+TEST_P(CudaKernelSums, StatisticsOfAShardAreRescaled) {
   for (const Index rows : {0, 1, 31, 512, 1300}) {
     Random random(static_cast<unsigned>(rows));
     Values sums = random.values(RowType::kF32, rows, 30.0, 5.0), logits = random.values(RowType::kF32, rows, -2.0),
@@ -115,7 +125,7 @@ void statistics_are_rescaled(Placement placement) {
     Operand sum(RowType::kF32, sums), logit(RowType::kF32, logits), of_shard(RowType::kF32, shard_max),
         of_all(RowType::kF32, row_max);
     {
-      StagedOperands s(placement);
+      StagedOperands s(placement_);
       cuda_kernels::cross_entropy_rescale(s.stream(), s.out(sum.floats(), rows), s.out(logit.floats(), rows),
                                           s.in(of_shard.floats(), rows), s.in(of_all.floats(), rows), s.in(targets.data(), rows),
                                           rows, {33, 40, 57});
@@ -126,7 +136,7 @@ void statistics_are_rescaled(Placement placement) {
 }
 
 // Limb by limb what the host adds; value() says the rest.
-void exact_sums_are_the_hosts(Placement placement) {
+TEST_P(CudaKernelSums, ExactSumsAreTheHosts) {
   const double inf = std::numeric_limits<double>::infinity();
   for (const Index count : {0, 1, 5, 300, 5000}) {
     std::mt19937_64 engine(static_cast<unsigned>(count));
@@ -140,7 +150,7 @@ void exact_sums_are_the_hosts(Placement placement) {
       ExactSum expected = start, actual = start;
       expected.add(x);
       {
-        StagedOperands s(placement);
+        StagedOperands s(placement_);
         cuda_kernels::add_exact(s.stream(), s.out(actual.limbs().data(), static_cast<Index>(ExactSum::kLimbs)),
                                 s.in(x.data(), count), count);
       }
@@ -195,13 +205,13 @@ void expect_rank_sums(Placement placement, SumType type, Make make) {
       }
 }
 
-void sums_of_ranks_are_in_rank_order(Placement placement) {
+TEST_P(CudaKernelSums, OfRanksAreTakenInRankOrder) {
   std::mt19937_64 engine(3);
   std::normal_distribution<float> normal;
-  expect_rank_sums<float>(placement, SumType::kF32, [&] { return normal(engine); });
-  expect_rank_sums<double>(placement, SumType::kF64, [&] { return double{normal(engine)}; });
-  expect_rank_sums<std::int32_t>(placement, SumType::kI32, [&] { return static_cast<std::int32_t>(engine() % 1000000) - 500000; });
-  expect_rank_sums<std::int64_t>(placement, SumType::kI64, [&] { return static_cast<std::int64_t>(engine() >> 8); });
+  expect_rank_sums<float>(placement_, SumType::kF32, [&] { return normal(engine); });
+  expect_rank_sums<double>(placement_, SumType::kF64, [&] { return double{normal(engine)}; });
+  expect_rank_sums<std::int32_t>(placement_, SumType::kI32, [&] { return static_cast<std::int32_t>(engine() % 1000000) - 500000; });
+  expect_rank_sums<std::int64_t>(placement_, SumType::kI64, [&] { return static_cast<std::int64_t>(engine() >> 8); });
 }
 
 void sums_of_ranks_are_rounded_once(Placement placement, SumType type, RowType t) {
@@ -222,53 +232,19 @@ void sums_of_ranks_are_rounded_once(Placement placement, SumType type, RowType t
     }
   }
 }
-void sums_of_halves_are_rounded_once(Placement placement) {
-  sums_of_ranks_are_rounded_once(placement, SumType::kBF16, RowType::kBF16);
-  sums_of_ranks_are_rounded_once(placement, SumType::kF16, RowType::kF16);
+TEST_P(CudaKernelSums, OfRanksIn16BitsAreRoundedOnce) {
+  sums_of_ranks_are_rounded_once(placement_, SumType::kBF16, RowType::kBF16);
+  sums_of_ranks_are_rounded_once(placement_, SumType::kF16, RowType::kF16);
 }
 
-void a_maximum_is_nan_where_one_is(Placement placement) {
+TEST_P(CudaKernelSums, AMaximumOverRanksIsNaNWhereOneIs) {
   const std::vector<std::vector<float>> values{{1, kNaN, 2, 3}, {4, 5, kNaN, 6}, {0, 7, 8, -1}};
-  const auto largest = rank_sum(placement, SumType::kF32, values, SumOperation::kMax, false);
+  const auto largest = rank_sum(placement_, SumType::kF32, values, SumOperation::kMax, false);
   EXPECT_EQ(largest[0], 4.0f);
   EXPECT_TRUE(std::isnan(largest[1]));
   EXPECT_TRUE(std::isnan(largest[2]));
   EXPECT_EQ(largest[3], 6.0f);
 }
-
-}  // namespace
-
-void run_sums(Placement placement) {
-  sums_of_rows_are_exact(placement);
-  sums_of_rows_are_close(placement);
-  statistics_are_rescaled(placement);
-  loss_is_added_in_row_order(placement);
-  exact_sums_are_the_hosts(placement);
-  sums_of_ranks_are_in_rank_order(placement);
-  sums_of_halves_are_rounded_once(placement);
-  a_maximum_is_nan_where_one_is(placement);
-}
-
-namespace {
-
-class CudaKernelSums : public ::testing::TestWithParam<std::tuple<Placement, FiberOrder>> {
- protected:
-  const Placement placement_ = std::get<0>(GetParam());
-  const SimulatedScope scope_{{.fiber_order = std::get<1>(GetParam())}};
-};
-
-INSTANTIATE_TEST_SUITE_P(All, CudaKernelSums,
-                         ::testing::Values(std::tuple{Placement::kAligned, FiberOrder::kWarpByWarp},
-                                           std::tuple{Placement::kMisaligned, FiberOrder::kReverse}));
-
-TEST_P(CudaKernelSums, OfRowsAreExact) { sums_of_rows_are_exact(placement_); }
-TEST_P(CudaKernelSums, OfRowsAreCloseToTheReference) { sums_of_rows_are_close(placement_); }
-TEST_P(CudaKernelSums, StatisticsOfAShardAreRescaled) { statistics_are_rescaled(placement_); }
-TEST_P(CudaKernelSums, TheLossIsAddedInRowOrder) { loss_is_added_in_row_order(placement_); }
-TEST_P(CudaKernelSums, ExactSumsAreTheHosts) { exact_sums_are_the_hosts(placement_); }
-TEST_P(CudaKernelSums, OfRanksAreTakenInRankOrder) { sums_of_ranks_are_in_rank_order(placement_); }
-TEST_P(CudaKernelSums, OfRanksIn16BitsAreRoundedOnce) { sums_of_halves_are_rounded_once(placement_); }
-TEST_P(CudaKernelSums, AMaximumOverRanksIsNaNWhereOneIs) { a_maximum_is_nan_where_one_is(placement_); }
 
 }  // namespace
 }  // namespace trident::testing

@@ -215,47 +215,24 @@ TEST(Simt, SharedMemoryIsGarbageWhenABlockStarts) {
   for (const float value : array.read()) EXPECT_FALSE(std::abs(value) < 1e30f) << value;
 }
 
-__global__ void votes_kernel(int* out) {
-  const int me = static_cast<int>(threadIdx.x);
-  const int count = __syncthreads_count(me % 3 == 0), all = __syncthreads_and(me >= 0), none = __syncthreads_or(me < 0);
-  const unsigned ballot = __ballot_sync(~0u, me % 2);
-  const int any = __any_sync(~0u, me == 5), every = __all_sync(~0u, me < 32);
-  if (me == 0) out[0] = count, out[1] = all, out[2] = none, out[3] = static_cast<int>(ballot), out[4] = any, out[5] = every;
-  if (me == 40) out[6] = any, out[7] = every;
-}
-
-TEST(Simt, VotesCountTheLanes) {
-  EXPECT_EQ(in_every_order<int>(std::vector<int>(8),
-                                [](const Array<int>& array) {
-                                  launch("votes", votes_kernel, {.blocks = {1}, .threads = {64}}, array.stream(), array.data());
-                                }),
-            (std::vector<int>{22, 1, 0, static_cast<int>(0xAAAAAAAAu), 1, 1, 0, 0}));
-}
-
 // ---- warps
 
 __global__ void shuffles_kernel(int* out) {
   const int lane = static_cast<int>(threadIdx.x);
-  out[lane] = __shfl_down_sync(~0u, lane, 3);
-  out[32 + lane] = __shfl_up_sync(~0u, lane, 3);
-  out[64 + lane] = __shfl_sync(~0u, lane, 7);
-  out[96 + lane] = __shfl_xor_sync(~0u, lane, 1);
-  out[128 + lane] = __shfl_sync(~0u, lane, 1, 8);
-  out[160 + lane] = __shfl_down_sync(~0u, lane, 2, 8);
+  out[lane] = __shfl_up_sync(~0u, lane, 3);
+  out[32 + lane] = __shfl_xor_sync(~0u, lane, 1);
+  out[64 + lane] = __shfl_up_sync(~0u, lane, 2, 8);
 }
 
 TEST(Simt, ShufflesMoveValuesBetweenLanes) {
-  const std::vector<int> out = in_every_order<int>(std::vector<int>(192), [](const Array<int>& array) {
+  const std::vector<int> out = in_every_order<int>(std::vector<int>(96), [](const Array<int>& array) {
     launch("shuffles", shuffles_kernel, {.blocks = {1}, .threads = {32}}, array.stream(), array.data());
   });
   for (int lane = 0; lane < 32; ++lane) {
     const auto at = [&](int which) { return out[static_cast<std::size_t>(32 * which + lane)]; };
-    EXPECT_EQ(at(0), lane + 3 < 32 ? lane + 3 : lane);
-    EXPECT_EQ(at(1), lane >= 3 ? lane - 3 : lane);
-    EXPECT_EQ(at(2), 7);
-    EXPECT_EQ(at(3), lane ^ 1);
-    EXPECT_EQ(at(4), lane / 8 * 8 + 1);
-    EXPECT_EQ(at(5), lane % 8 < 6 ? lane + 2 : lane);
+    EXPECT_EQ(at(0), lane >= 3 ? lane - 3 : lane);
+    EXPECT_EQ(at(1), lane ^ 1);
+    EXPECT_EQ(at(2), lane % 8 >= 2 ? lane - 2 : lane);
   }
 }
 
@@ -281,32 +258,25 @@ TEST(Simt, PartsOfAWarpMeetAndLanesThatLeftGiveGarbage) {
 
 // ---- atomics and arithmetic
 
-__global__ void atomics_kernel(float* sum, int* largest, unsigned long long* count, int* smallest) {
-  const int me = static_cast<int>(blockIdx.x * blockDim.x + threadIdx.x);
+__global__ void atomics_kernel(float* sum, unsigned long long* count) {
   atomicAdd(sum, 0.5f);
-  atomicMax(largest, me * 7 % 101);
-  atomicMin(smallest, 50 - me % 60);
   atomicAdd(count, 1ull);
 }
 
 TEST(Simt, AtomicsAddInAnyOrder) {
   const SimulatedScope scope;
   const Array<float> sum({1.0f});
-  const Array<int> largest({0}), smallest({0});
   const Array<unsigned long long> count({0});
-  launch("atomics", atomics_kernel, {.blocks = {4}, .threads = {50}}, sum.stream(), sum.data(), largest.data(), count.data(),
-         smallest.data());
+  launch("atomics", atomics_kernel, {.blocks = {4}, .threads = {50}}, sum.stream(), sum.data(), count.data());
   EXPECT_EQ(sum.read()[0], 101.0f);
   check_cuda(cudaDeviceSynchronize(), "test");
-  EXPECT_EQ(largest.read()[0], 100);
-  EXPECT_EQ(smallest.read()[0], -9);
   EXPECT_EQ(count.read()[0], 200u);
 }
 
 __global__ void arithmetic_kernel(float4* out, const float4* in) {
-  const float4 x = __ldg(in);
-  __stcs(out,
-         make_float4(__fmaf_rn(x.x, x.y, x.z), rsqrtf(x.w), __uint_as_float(__float_as_uint(x.x)), fmaxf(x.x, min(x.y, 1.0f))));
+  const float4 x = *in;
+  __stcg(out, make_float4(__fmaf_rn(x.x, x.y, x.z), __fsqrt_rn(x.w), __uint_as_float(__float_as_uint(x.x)),
+                          fmaxf(x.x, min(x.y, 1.0f))));
 }
 
 TEST(Simt, VectorsAndArithmeticAreThoseOfCuda) {
@@ -315,7 +285,7 @@ TEST(Simt, VectorsAndArithmeticAreThoseOfCuda) {
   launch("arithmetic", arithmetic_kernel, {.blocks = {1}, .threads = {1}}, array.stream(), array.data(), array.data());
   const float4 out = array.read()[0];
   EXPECT_EQ(out.x, 10.0f);
-  EXPECT_EQ(out.y, 0.25f);
+  EXPECT_EQ(out.y, 4.0f);
   EXPECT_EQ(out.z, 2.0f);
   EXPECT_EQ(out.w, 2.0f);
 }

@@ -140,21 +140,6 @@ TEST(SimulatedRuntime, CopiesBetweenPlacesAreChecked) {
   EXPECT_EQ(cudaMemcpy(device.data, host, 16, cudaMemcpyDefault), cudaSuccess);
 }
 
-TEST(SimulatedRuntime, CopiesMayBeRectangles) {
-  const SimulatedScope scope;
-  OwnStream stream;
-  DeviceInts device(12);  // 3 rows of 4
-  const int host[6] = {1, 2, 3, 4, 5, 6};
-  ASSERT_EQ(cudaMemset(device.data, 0, 48), cudaSuccess);
-  ASSERT_EQ(cudaMemcpy2DAsync(device.data + 1, 16, host, 8, 8, 3, cudaMemcpyHostToDevice, stream.handle), cudaSuccess);
-  int back[12];
-  ASSERT_EQ(cudaMemcpyAsync(back, device.data, 48, cudaMemcpyDeviceToHost, stream.handle), cudaSuccess);
-  EXPECT_EQ(std::vector<int>(back, back + 12), (std::vector<int>{0, 1, 2, 0, 0, 3, 4, 0, 0, 5, 6, 0}));
-  EXPECT_EQ(cudaMemcpy2DAsync(device.data, 4, host, 8, 8, 3, cudaMemcpyHostToDevice, stream.handle), cudaErrorInvalidPitchValue);
-  ASSERT_EQ(cudaMemset2DAsync(device.data, 16, 0, 4, 3, stream.handle), cudaSuccess);
-  ASSERT_EQ(cudaStreamSynchronize(stream.handle), cudaSuccess);
-}
-
 // As the real library: what lies in pageable memory is read at the call, what lies in pinned memory when its turn comes.
 TEST(SimulatedRuntime, PinnedMemoryIsReadLate) {
   const SimulatedScope scope;

@@ -1,4 +1,5 @@
-// Tiled attention, forward and backward, against plain loops in double; masks, offsets, grouping, independence of heads.
+// Tiled attention, forward and backward, against plain loops in double: tiles, threads, intervals, independence of heads. Masks,
+// offsets, groups and empty operands in every type on every level are cases of tests/conformance.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,12 +38,11 @@ void run(const AttentionShape& s, Tensors& t, std::optional<IsaLevel> level = st
   for (const TestTensor* x : {&t.out, &t.lse, &t.d_q, &t.d_k, &t.d_v}) EXPECT_TRUE(x->guards_intact());
 }
 
-void check(const AttentionShape& s, std::optional<IsaLevel> level = std::nullopt) {
-  SCOPED_TRACE(fmt::format("B{} N{} K{} Sq{} Sk{} D{} offsets {} {} {} {} {}", s.batch, s.query_heads, s.kv_heads, s.query_length,
-                           s.key_length, s.head_dim, s.query_offset, s.key_offset, s.causal ? "causal" : "full", to_string(s.dtype),
-                           level ? to_string(*level) : "own level"));
+void check(const AttentionShape& s) {
+  SCOPED_TRACE(fmt::format("B{} N{} K{} Sq{} Sk{} D{} {}", s.batch, s.query_heads, s.kv_heads, s.query_length, s.key_length,
+                           s.head_dim, to_string(s.dtype)));
   Tensors t(s);
-  run(s, t, level);
+  run(s, t);
   expect_attention(s, t);
 }
 
@@ -52,18 +52,6 @@ AttentionShape shape(std::int64_t b, std::int64_t n, std::int64_t kv, std::int64
   s.batch = b, s.query_heads = n, s.kv_heads = kv, s.query_length = sq, s.key_length = sk, s.head_dim = d, s.dtype = dtype;
   s.scale = 1.0f / std::sqrt(static_cast<float>(d));
   return s;
-}
-
-TEST(Attention, EveryTypeOnEveryLevelIsCausalOrFull) {
-  for (const IsaLevel level : isa_levels()) {
-    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
-      for (const bool causal : {true, false}) {
-        AttentionShape s = shape(2, 4, 2, 37, 37, 20, dtype);
-        s.causal = causal;
-        check(s, level);
-      }
-    }
-  }
 }
 
 TEST(Attention, SeveralTilesWithShortLastOnes) {
@@ -76,28 +64,6 @@ TEST(Attention, SeveralTilesWithShortLastOnes) {
 TEST(Attention, OneQueryOneKeyAndOneDimensionAreEnough) {
   check(shape(1, 1, 1, 1, 1, 1));
   check(shape(3, 6, 3, 2, 2, 1, DType::kBF16));
-}
-
-TEST(Attention, QueriesAndKeysMayDifferInLengthAndOffset) {
-  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
-    AttentionShape s = shape(1, 2, 2, 5, 150, 24, dtype);
-    s.query_offset = 145;  // the last five of 150 positions: decoding with a cache
-    check(s);
-    s = shape(1, 2, 1, 140, 60, 8, dtype);
-    s.query_offset = 100, s.key_offset = 110;  // ring attention: some queries see nothing, some everything
-    check(s);
-    s = shape(1, 1, 1, 10, 10, 8, dtype);
-    s.key_offset = 100;  // nobody sees anything
-    check(s);
-    s.causal = false;  // offsets mean nothing without the mask
-    check(s);
-  }
-}
-
-TEST(Attention, NoKeysOrNoQueriesAreNoError) {
-  check(shape(1, 2, 1, 3, 0, 4));
-  check(shape(1, 2, 1, 0, 3, 4));
-  check(shape(0, 2, 1, 3, 3, 4, DType::kBF16));
 }
 
 TEST(Attention, LargeScoresDoNotOverflow) {
@@ -322,26 +288,9 @@ TEST(Attention, WindowsMayBeOfOneKeyUpToMoreThanThereAre) {
   check_intervals(shape(1, 2, 2, 300, 300, 8), {{0, 100, 131}, 64});  // the later of the two is first
 }
 
-TEST(Attention, FirstKeysAreGlobalPositions) {
-  for (const DType dtype : kTypes) {
-    AttentionShape s = shape(1, 2, 2, 5, 150, 24, dtype);
-    s.query_offset = 145;
-    check_intervals(s, {{0, 147}, 140});
-    s = shape(2, 2, 1, 140, 60, 8, dtype);
-    s.query_offset = 100, s.key_offset = 110;
-    check_intervals(s, {{0, 105, 118, 140, 171}, 0});  // queries from 171 on belong to a document behind the last key
-    check_intervals(s, {{}, 30});
-  }
-}
-
 TEST(Attention, BoundedScoresAreThoseOfTheReference) {
   for (const IsaLevel level : isa_levels()) {
     for (const DType dtype : kTypes) {
-      for (const bool causal : {true, false}) {
-        AttentionShape s = shape(1, 4, 2, 37, 37, 20, dtype);
-        s.causal = causal, s.softcap = 2.0f, s.scale = 1.5f;
-        check(s, level);
-      }
       AttentionShape s = shape(1, 2, 1, 300, 300, 16, dtype);
       s.softcap = 50.0f;
       check_intervals(s, {{0, 130}, 140}, level);

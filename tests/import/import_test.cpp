@@ -159,6 +159,10 @@ TEST(Import, AMisspeltKeyIsRefusedWithTheNearestName) {
   expect_refused(yaml({{"stage", 2}, {"num_proceses", 8}}),
                  {"a.yaml:2: unknown key \"num_proceses\" of Accelerate; did you mean num_processes?"});
   expect_refused(flags({{"warmup-step", 8}}), {"run.sh:1: unknown key \"--warmup-step\"", "did you mean --warmup-steps?"});
+  expect_refused(yaml({{"stag", 2}, {"num_proceses", 8}}),
+                 {"a.yaml:1: unknown key \"stag\"", "; also a.yaml:2: unknown key \"num_proceses\""});
+  expect_refused(flags({{"n_layer", 8}}),
+                 {"unknown key \"--n_layer\"", "leave it out there, and give it by --set model.n_layer=..."});
   expect_refused(json({{"entirely_else", 8}}), {"unknown key \"entirely_else\" of DeepSpeed; correct it or leave it out"});
 }
 

@@ -6,28 +6,17 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <fstream>
-#include <thread>
 #include <utility>
 
-#include "core/clock.h"
 #include "core/file_io.h"
-#include "core/process_status.h"
+#include "tests/app/background_program.h"
 
 namespace trident {
 namespace {
 
 constexpr double kPatience = 150;
-
-template <class F> bool within(double seconds, F ready) {
-  for (const double give_up = monotonic_seconds() + seconds; monotonic_seconds() < give_up;) {
-    if (ready()) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
-  return ready();
-}
 
 // The number that Open MPI gave to a process; -1 for another process.
 int rank_of(pid_t process) {
@@ -37,11 +26,6 @@ int rank_of(pid_t process) {
     if (variable.starts_with(name)) return std::stoi(variable.substr(name.size()));
   }
   return -1;
-}
-
-bool lives(pid_t process) {
-  const auto status = process_status(process);
-  return status && !status->has_ended();
 }
 
 }  // namespace
@@ -137,10 +121,10 @@ int LaunchedJob::wait_to_end(double seconds) {
 std::string LaunchedJob::said() const { return read_file(output_); }
 
 std::string LaunchedJob::survivors(double seconds) const {
-  within(seconds, [&] { return std::none_of(ranks_.begin(), ranks_.end(), lives); });
+  within(seconds, [&] { return std::none_of(ranks_.begin(), ranks_.end(), is_running); });
   std::string text;
   for (std::size_t r = 0; r < ranks_.size(); ++r)
-    if (lives(ranks_[r])) text += fmt::format("rank {} (pid {}) ", r, ranks_[r]);
+    if (is_running(ranks_[r])) text += fmt::format("rank {} (pid {}) ", r, ranks_[r]);
   return text;
 }
 

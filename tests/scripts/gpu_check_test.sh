@@ -190,9 +190,9 @@ reports '| what building needs | unfinished | the 10 minutes are over | 0 |'
 
 # The build ends with the time there is; a second run with the same folder goes on with it, and one for another toolkit from nothing.
 options=(--build "$place/a build")
-check 75 SECONDS=400 FAKE_LIMIT=10 FAKE_BUILD=unconfigured
+check 75 SECONDS=400 FAKE_LIMIT=4 FAKE_BUILD=unconfigured
 reports '| build | unfinished | no end within its time; last: configuring was not done in time | '
-check 75 FAKE_LIMIT=10 FAKE_BUILD=slow
+check 75 FAKE_LIMIT=4 FAKE_BUILD=slow
 reports '| build | unfinished | no end within its time; last: building came to: [132/210] Building cuda_ops.cpp.o | '
 reports '**Not finished: 1 checks were not reached in 10 minutes.**'
 check 0 FAKE_BUILD=slow

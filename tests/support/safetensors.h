@@ -1,4 +1,4 @@
-// Safetensors files for exchanging tensors with the oracle: read and written whole, strict about the layout of the file.
+// Safetensors files for exchanging tensors with the oracle: read and written whole.
 //
 // Not checkpoint/format/safetensors.h, on purpose: the oracle's files are judged, and the product's are read back in
 // tests, by code that shares nothing with the product's.
@@ -43,8 +43,8 @@ struct NamedTensor {
 
 using TensorMap = std::map<std::string, NamedTensor>;
 
-// Throws DataError naming `source`: truncated, trailing bytes, malformed header, unknown dtype, offsets that overlap, leave holes
-// or do not fit the shape.
+// Throws InternalError naming `source`: truncated, trailing bytes, unknown dtype, offsets that overlap, leave holes or do not fit
+// the shape.
 TensorMap parse_safetensors(std::string_view bytes, std::string_view source);
 TensorMap read_safetensors(const std::string& path);
 

@@ -91,7 +91,7 @@ TEST(ConfigRefuses, UnknownValuesWithTheNearest) {
   expect_refusal({"parallel.zero=zero4"}, {"did you mean \"zero"});
   expect_refusal({"precision.compute=bf61"}, {"did you mean \"bf16\"?"});
   expect_refusal({"model.model_type=lama", "model.preset=null"}, {"must be one of gpt2, llama, ", "; did you mean \"llama\"?"});
-  expect_refusal({"model.preset=lama"}, {"--set: model.preset = \"lama\": no such model preset", "; did you mean \"llama-1m\"?"});
+  expect_refusal({"model.preset=lama"}, {"--set: model.preset = \"lama\": no such model preset; did you mean \"llama-1m\"?"});
   expect_refusal({"loss.type=dpo", "data.samples=packed", "reference=adapter_of"},
                  {"reference = \"adapter_of\": must be \"initial\", \"adapter_off\" or", "; did you mean \"adapter_off\"?"});
   expect_refusal({"device=GPU"}, {"device = \"GPU\": must be \"auto\", \"cpu\" or \"cuda\"; did you mean \"cuda\"?"});
@@ -209,6 +209,15 @@ TEST(ConfigRefuses, WordsOfOtherSystemsGetTrueAnswersOrNone) {
 }
 
 TEST(ConfigRefuses, ReservedValuesByName) {
+  for (const char* setting :
+       {"precision.compute=fp8", "precision.compute=mxfp8", "parallel.expert=2", "parallel.ep=2", "parallel.expert_parallel=2",
+        "parallel.schedule=dualpipe", "parallel.schedule=ZBV", "parallel.schedule=zb_h1", "parallel.zero=HYBRID_SHARD", "hsdp=true",
+        "parallel.hybrid_shard=true", "parallel.cp_size=2", "parallel.schedule=csv"})
+    expect_refusal({setting}, {"not built yet"});
+  expect_refusal({"parallel.schedule=ZBVZeroBubble"}, {"looks like \"zb-v\"; not built yet; use interleaved"});
+  expect_refusal({"parallel.schedule=Interleaved1F1B"}, {"did you mean \"interleaved\"?"});
+  EXPECT_EQ(refusal({"parallel.zero=MULTI_GPU"}).find("did you mean"), std::string::npos);
+  expect_refusal({"parallel.schedule=ZBH1"}, {"parallel.schedule = \"ZBH1\": looks like \"zb-h1\"; not built yet; use 1f1b"});
   expect_refusal({"parallel.context=2"}, {"parallel.context = 2: not built yet; remove the key or set it to 1"});
   expect_refusal({"elastic=[\"1DP\", \"2CP\"]"}, {"elastic[1]: parallel.context = 2: not built yet"});
   expect_refusal({"precision.compute=bf16", "precision.loss_scale=dynamic"},
@@ -332,8 +341,31 @@ TEST(ConfigRefuses, AnyOrderOfLaunchesWithoutLimits) {
   expect_refusal({"cuda.spare_multiprocessors=129"}, {"cuda.spare_multiprocessors = 129", "0 to 128"});
 }
 
+TEST(ConfigRefuses, AllMistakesAreToldAtOnce) {
+  const std::string text =
+      with("\"optimiser\": {}, \"parallel\": {\"tensr\": 2, \"zero\": \"zero9\"}, \"device\": 3,\n \"eval\": 5");
+  expect_refusal(
+      {"run.stepz=3", "optimizer.lr=fast", "model.preset=llama-405b", "lr=1", "a"},
+      {"c.json:2: unknown key optimiser; did you mean optimizer?", "; also c.json:2: unknown key parallel.tensr; did you",
+       "c.json:2: parallel.zero = \"zero9\": must be", "c.json:2: device = 3: must be", "c.json:3: eval = 5: must be",
+       "; also --set: unknown key run.stepz; did you mean run.steps?", "; also --set: optimizer.lr = \"fast\": must be",
+       "; also --set: unknown key lr;", "; also --set \"a\": must be path=value",
+       "; also --set: model.preset = \"llama-405b\": no such model preset; did you mean \"llama3.1-405b\"?"},
+      text);
+  expect_refusal({},
+                 {"batch.global: missing", "; also batch.sequence: missing", "; also data.train: missing",
+                  "; also run.steps: missing", "; also model: missing"},
+                 "{}");
+  expect_refusal({"model.lora_r=16", "model.seq_length=3"}, {"unknown key model.lora_r", "; also unknown key model.seq_length"});
+  std::vector<std::string> many;
+  for (int i = 0; i < 30; ++i) many.push_back(fmt::format("zzzz{}=1", i));
+  expect_refusal(many, {"unknown key zzzz19; also others"});
+}
+
 TEST(ConfigRefuses, BadSettings) {
-  expect_refusal({"run.steps"}, {"--set \"run.steps\": must be path=value"});
+  expect_refusal({"run.steps"}, {"--set \"run.steps\": must be path=value, such as --set run.steps=VALUE"});
+  expect_refusal({"run.steps: 3"}, {"must be path=value, such as --set run.steps=VALUE"});
+  for (const char* setting : {"", "a", "a:3"}) expect_refusal({setting}, {"must be path=value, such as --set parallel.tensor=4"});
   expect_refusal({"=3"}, {"must be path=value"});
   expect_refusal({"optimizer.betas=[0.9,"}, {"--set optimizer.betas:1:", "not valid JSON"});
   expect_refusal({"batch=3"}, {"--set: batch = 3: must be an object with keys global, micro, sequence"});

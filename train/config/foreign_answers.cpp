@@ -30,7 +30,7 @@ constexpr std::pair<std::string_view, std::string_view> kFactNotes[] = {
     {"@dataset", "the prefix that trident data prepare wrote"},
 };
 // The value of these facts is the key's, too.
-constexpr std::array<std::string_view, 4> kSameValue{"@max_steps", "@save_steps", "@eval_steps", "@logging_steps"};
+constexpr std::array<std::string_view, 5> kSameValue{"@max_steps", "@save_steps", "@eval_steps", "@logging_steps", "@model"};
 
 // Dots of a row's name count as underscores, which `word` has alone.
 bool ends_with_word(std::string_view name, std::string_view word) {
@@ -48,6 +48,15 @@ std::string key_in(std::string_view note) {
     note.remove_prefix(std::min(note.size(), end + 1));
   }
   return "";
+}
+
+// The choice of the option that a note names first, as JSON text; "": none.
+std::string value_in(std::string_view note, const Option* option) {
+  std::size_t first = note.npos;
+  std::string value;
+  for (const std::string_view choice : option == nullptr ? std::vector<std::string_view>() : option->choices)
+    if (const std::size_t at = note.find(choice); at < first) first = at, value = in_quotes(choice);
+  return value;
 }
 
 bool is_value_of(std::string_view key, std::string_view json) {
@@ -74,7 +83,8 @@ ForeignAnswer answer_of(ForeignSystem system, const ForeignKey& row) {
   answer.takes_value = answer.takes_value && std::ranges::find(kSameValue, fact) != kSameValue.end();
   for (const auto& [part, note] : kFactNotes)
     if (answer.note.empty() && fact.find(part) != fact.npos) answer.note = note;
-  if (!answer.value.empty() && !is_value_of(answer.key, answer.value)) answer.value.clear();  // a word of the fact's own
+  if (!answer.value.empty() && !is_value_of(answer.key, answer.value))  // a word of the fact's own
+    answer.value = value_in(answer.note, find_option(answer.key));
   return answer;
 }
 

@@ -69,6 +69,15 @@ std::string_view likely_choice(std::string_view text, const std::vector<std::str
   return word == words.end() ? "" : at(choices, word - words.begin());
 }
 
+// The choice that another system calls so: "zb-v" of "ZBVZeroBubble"; "": none.
+std::string_view choice_of_others(std::string_view path, std::string_view text) {
+  for (const ForeignSection& section : foreign_sections())
+    for (const ForeignKey& row : section.keys)
+      if (row.to == path && row.value.starts_with('"') && is_among_values(text, names_of(row).values))
+        return row.value.substr(1, row.value.size() - 2);
+  return "";
+}
+
 class Checker {
  public:
   Checker(const Option& option, const JsonValue& value, std::string_view where) : option_(option), value_(value), where_(where) {}
@@ -159,7 +168,11 @@ class Checker {
     if (option_.form == TextForm::kConsent && is_past_consent(text)) return;
     std::vector<std::string_view> names = option_.choices;
     for (const Alias& alias : option_.aliases) names.push_back(alias.written);
+    for (const ReservedValue& reserved : option_.reserved_values) names.push_back(reserved.value);
     std::string_view near = likely_choice(text, names);
+    if (near.empty()) near = choice_of_others(option_.path, text);
+    for (const ReservedValue& reserved : option_.reserved_values)
+      if (reserved.value == near) refuse(fmt::format("looks like {}; {}", in_quotes(near), reserved.remedy));
     for (const Alias& alias : option_.aliases)
       if (alias.written == near) near = alias.means;
     refuse(fmt::format("must be {}{}", expected_text(option_),

@@ -15,6 +15,7 @@ constexpr Range kDegree{1, 65536};
 constexpr Range kCount{1, 2147483647};  // products of two fit 64 bits
 constexpr Range kProbability{0, 1, Range::Ends::kOpenHigh};
 constexpr OptionStatus kReserved = OptionStatus::kReserved;
+constexpr std::string_view kNoFp8 = "8 bits and fewer (precision.fp8) are not built yet; use bf16";
 
 using enum Takes;
 
@@ -131,6 +132,7 @@ std::vector<Option> parallel_options() {
       {.path = "parallel.zero", .takes = kString, .fallback = "\"zero1\"", .doc = "What data-parallel ranks share out: nothing (ddp), optimizer state (zero1), also gradients (zero2), also parameters (shard_grad_op, zero3).",
        .choices = {"ddp", "zero1", "zero2", "shard_grad_op", "zero3"},
        .aliases = {{"SHARD_GRAD_OP", "shard_grad_op"}, {"FULL_SHARD", "zero3"}, {"fsdp", "zero3"}, {"0", "ddp"}, {"1", "zero1"}, {"2", "zero2"}, {"3", "zero3"}},
+       .reserved_values = {{"hybrid_shard", "not built yet (parallel.shard_group); use zero3"}},
        .aka = {"zero_stage", "stage", "zero_optimization"}},
       {.path = "parallel.grad_sync", .takes = kNull | kString | kEvery, .fallback = "null",
        .doc = "When gradients are reduced: once a step, every k micro-batches, or auto (step where the memory allows); null: the preset's own.",
@@ -223,8 +225,7 @@ std::vector<Option> adapter_options() {
               "this block: leave them out, or give what it says."},
       {.path = "adapter.dtype", .takes = kString, .fallback = "\"fp32\"",
        .doc = "Format of the adapters' master weights; products take them in precision.compute, as all weights.",
-       .choices = {"fp32"}, .aliases = {{"float32", "fp32"}}},
-  };
+       .choices = {"fp32"}, .aliases = {{"float32", "fp32"}}}};
 }
 
 std::vector<Option> number_options() {
@@ -239,7 +240,8 @@ std::vector<Option> number_options() {
        .doc = "Format of activations and working weights; auto: bf16 where the processor multiplies it faster than fp32, else fp32. fp16 scales its loss.",
        .choices = {"auto", "bf16", "fp16", "fp32"},
        .aliases = {{"bfloat16", "bf16"}, {"float16", "fp16"}, {"half", "fp16"}, {"float32", "fp32"}, {"float", "fp32"},
-                   {"torch.bfloat16", "bf16"}, {"torch.float16", "fp16"}, {"torch.float32", "fp32"}}, .aka = {"dtype"}},
+                   {"torch.bfloat16", "bf16"}, {"torch.float16", "fp16"}, {"torch.float32", "fp32"}},
+       .reserved_values = {{"fp8", kNoFp8}, {"mxfp8", kNoFp8}, {"nvfp4", kNoFp8}}, .aka = {"dtype"}},
       {.path = "precision.master", .takes = kString, .fallback = "\"fp32\"", .doc = "Format of master weights and moments.", .choices = {"fp32"},
        .aliases = {{"float32", "fp32"}}},
       {.path = "precision.reduce", .takes = kString, .fallback = "\"fp32\"", .doc = "Format in which gradients are summed.", .choices = {"fp32"},
@@ -283,8 +285,7 @@ std::vector<Option> number_options() {
        .doc = "Length of the final decay of wsd (warm-up, stable, decay); required by it.", .range = kFromOne, .unit = "steps",
        .aka = {"lr_wsd_decay_iters"}},
       {.path = "lr_schedule.wsd_decay_type", .takes = kString, .fallback = "\"exponential\"", .doc = "Shape of the final decay of wsd.",
-       .choices = {"linear", "cosine", "exponential", "minus_sqrt"}, .aka = {"lr_wsd_decay_style"}},
-  };
+       .choices = {"linear", "cosine", "exponential", "minus_sqrt"}, .aka = {"lr_wsd_decay_style"}}};
 }
 
 std::vector<ReservedValue> other_preference_losses() {
@@ -347,8 +348,7 @@ std::vector<Option> data_options() {
        .aka = {"eod_id", "eos_token_id"}},
       {.path = "data.mean_document", .takes = kNull | kNumber, .fallback = "null",
        .doc = "Mean length of the documents, by which predictions price attention under data.reset_attention_mask; null: measured "
-              "from the .idx where that is there. No number of the training depends on it.", .range = kFromOne, .unit = "tokens"},
-  };
+              "from the .idx where that is there. No number of the training depends on it.", .range = kFromOne, .unit = "tokens"}};
 }
 
 std::vector<Option> eval_and_checkpoint_options() {

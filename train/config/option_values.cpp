@@ -1,12 +1,12 @@
 #include "train/config/option_values.h"
 
-#include <fmt/ranges.h>
-
 #include <algorithm>
 #include <array>
 #include <cctype>
 #include <cstdint>
+#include <iterator>
 #include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -72,6 +72,15 @@ JsonValue setting_value(std::string_view text, std::string_view where) {
   }
 }
 
+void refuse_all(const std::vector<std::string>& faults) {
+  if (faults.empty()) return;
+  std::string all;
+  for (const std::string& fault : std::span(faults).first(std::min(faults.size(), kMostFaults)))
+    all += (all.empty() ? "" : "; also ") + fault;
+  if (faults.size() > kMostFaults) all += "; also others";
+  throw ConfigError(all);
+}
+
 OptionValues::OptionValues() {
   for (const Option& option : option_table())
     values_.push_back({option.fallback.empty() ? JsonValue{} : checked_value(option, default_value(option), ""), "default"});
@@ -97,14 +106,17 @@ void OptionValues::take_option(const Option& option, const JsonValue& value, std
 
 void OptionValues::take_file(const JsonValue& root, std::string_view file, UnknownKeys unknown) {
   if (!root.is_object()) throw ConfigError(fmt::format("{}: must be an object {{...}}, not {}", file, describe(root.kind())));
-  for (const JsonMember& member : root.members()) {
-    const std::string origin = origin_of(member.value, file);
-    if (member.key == kResolvedMember) continue;
-    if (const OptionBlock* block = find_block(member.key)) take_block(*block, member.value, file, unknown);
-    else if (const Option* option = find_option(member.key); option != nullptr && block_of(*option).empty())
-      take_option(*option, member.value, origin + ": ", origin);
-    else if (unknown == UnknownKeys::kRefused) refuse_unknown(origin + ": ", member.key, member.value);
-  }
+  for (const JsonMember& member : root.members())
+    collect(faults_, [&] {
+      const std::string origin = origin_of(member.value, file);
+      if (member.key == kResolvedMember) return;
+      if (const OptionBlock* block = find_block(member.key))
+        take_block(*block, member.value, file, unknown);
+      else if (const Option* option = find_option(member.key); option != nullptr && block_of(*option).empty())
+        take_option(*option, member.value, origin + ": ", origin);
+      else if (unknown == UnknownKeys::kRefused)
+        refuse_unknown(origin + ": ", member.key, member.value);
+    });
 }
 
 void OptionValues::take_block(const OptionBlock& block, const JsonValue& value, std::string_view file, UnknownKeys unknown) {
@@ -115,14 +127,19 @@ void OptionValues::take_block(const OptionBlock& block, const JsonValue& value, 
     return take_option(*find_option("checkpoint.every"), JsonValue(0), where, origin_of(value, file));
   if (block.name == "adapter" && neutral) return;
   if (!value.is_object()) refuse_no_block(block, value, where);
-  for (const JsonMember& member : value.members()) {
-    const std::string path = fmt::format("{}.{}", block.name, member.key);
-    const std::string origin = origin_of(member.value, file);
-    if (const OptionBlock* inner = find_block(path)) take_block(*inner, member.value, file, unknown);
-    else if (const Option* option = find_option(path)) take_option(*option, member.value, origin + ": ", origin);
-    else if (block.name == kModelBlock) model_keys_.set(member.key, member.value), model_origins_.set(member.key, origin);
-    else if (unknown == UnknownKeys::kRefused) refuse_unknown(origin + ": ", path, member.value);
-  }
+  for (const JsonMember& member : value.members())
+    collect(faults_, [&] {
+      const std::string path = fmt::format("{}.{}", block.name, member.key);
+      const std::string origin = origin_of(member.value, file);
+      if (const OptionBlock* inner = find_block(path))
+        take_block(*inner, member.value, file, unknown);
+      else if (const Option* option = find_option(path))
+        take_option(*option, member.value, origin + ": ", origin);
+      else if (block.name == kModelBlock)
+        model_keys_.set(member.key, member.value), model_origins_.set(member.key, origin);
+      else if (unknown == UnknownKeys::kRefused)
+        refuse_unknown(origin + ": ", path, member.value);
+    });
 }
 
 void OptionValues::take_layout(const std::string& text, std::string_view where, const std::string& origin) {
@@ -147,11 +164,18 @@ void OptionValues::take_model_key(std::string_view dotted_key, const JsonValue& 
   }
 }
 
+void OptionValues::take_settings(const std::vector<std::string>& settings) {
+  for (const std::string& setting : settings) collect(faults_, [&] { take_setting(setting); });
+}
+
 void OptionValues::take_setting(std::string_view setting) {
   constexpr std::string_view kWhere = "--set: ";
   const auto equals = setting.find('=');
-  if (equals == std::string_view::npos || equals == 0)
-    throw ConfigError(fmt::format("--set {}: must be path=value, such as --set parallel.tensor=4", in_quotes(setting)));
+  if (equals == std::string_view::npos || equals == 0) {
+    const std::string_view key = setting.substr(0, setting.find_first_of(": "));  // "run.steps: 3"
+    throw ConfigError(fmt::format("--set {}: must be path=value, such as --set {}", in_quotes(setting),
+                                  find_option(key) == nullptr ? "parallel.tensor=4" : fmt::format("{}=VALUE", key)));
+  }
   const std::string_view path = setting.substr(0, equals), text = setting.substr(equals + 1);
   JsonValue value = setting_value(text, fmt::format("--set {}", path));
   if (const OptionBlock* block = find_block(path)) {
@@ -251,19 +275,30 @@ std::vector<std::string> OptionValues::drop_illegal() {
 }
 
 void OptionValues::require_complete() const {
-  std::vector<std::string_view> refused;
-  for (const std::string& refusal : refusals_)
-    if (!refusal.empty()) refused.push_back(refusal);
-  if (!refused.empty()) throw ConfigError(fmt::format("{}", fmt::join(refused, "; also ")));
+  std::vector<std::string> faults;
+  std::ranges::copy_if(refusals_, std::back_inserter(faults), [](const std::string& refusal) { return !refusal.empty(); });
+  faults.insert(faults.end(), faults_.begin(), faults_.end());
+  const bool preset = !at("model.preset").value.is_null(), file = !at("model.hf_config").value.is_null();
+  if (preset)
+    collect(faults, [&] { model_preset_json(at("model.preset").value.as_string(), at("model.preset").origin + ": model.preset"); });
+  refuse_all(faults);
   const auto table = option_table();
   for (std::size_t i = 0; i < table.size(); ++i)
     if (table[i].fallback.empty() && values_[i].value.is_null())
-      throw ConfigError(fmt::format("{}: missing; give {}", table[i].path, expected_text(table[i])));
+      collect(faults, [&] {
+        throw ConfigError(fmt::format("{}: missing; give {} ({})", table[i].path, expected_text(table[i]),
+                                      table[i].doc.substr(0, table[i].doc.find('.'))));
+      });
   if (at("run.steps").value.is_null() && at("run.epochs").value.is_null())
-    throw ConfigError("run.steps: missing; give an integer >= 1, or run.epochs");
-  const bool preset = !at("model.preset").value.is_null(), file = !at("model.hf_config").value.is_null();
-  if (preset) model_preset_json(at("model.preset").value.as_string(), at("model.preset").origin + ": model.preset");
+    collect(faults, [] { throw ConfigError("run.steps: missing; give an integer >= 1, or run.epochs"); });
   const bool spelled_out = model_keys_.find("model_type") != nullptr;
+  if (!preset && !file && !spelled_out && at("model.init_from").value.is_null() && model_keys_.is_null())
+    collect(faults, [] {
+      throw ConfigError(
+          "model: missing; give model.preset, model.hf_config, the keys of a Hugging Face config.json (\"model_type\", ...), or a "
+          "Hugging Face folder in model.init_from");
+    });
+  refuse_all(faults);
   if (static_cast<int>(preset) + static_cast<int>(file) + static_cast<int>(spelled_out) > 1)
     throw ConfigError(
         "model: preset, hf_config and model_type exclude each other; keep one of them "
@@ -274,18 +309,19 @@ void OptionValues::require_complete() const {
       return spelled_out && is_informational_hf_key(member.key) && *model_origins_.find(member.key) != JsonValue(kSettingOrigin);
     };
     for (const JsonMember& member : model_keys_.members())
-      if (!is_of_config_json(member) && is_word_of_others(member.key)) refuse_unknown("", "model." + member.key, member.value);
+      if (!is_of_config_json(member) && is_word_of_others(member.key))
+        collect(faults, [&] { refuse_unknown("", "model." + member.key, member.value); });
+    refuse_all(faults);
   }
   // A Hugging Face folder says the model itself; make_train_config() asks it.
   if (!preset && !file && !spelled_out && !at("model.init_from").value.is_null()) return;
-  if (!preset && !file && !spelled_out && model_keys_.is_null())
-    throw ConfigError(
-        "model: missing; give model.preset, model.hf_config, the keys of a Hugging Face config.json (\"model_type\", ...), or a "
-        "Hugging Face folder in model.init_from");
   if (!spelled_out && !model_keys_.is_null()) {
+    for (const JsonMember& member : model_keys_.members())
+      if (const std::string path = "model." + member.key; !did_you_mean(path).empty())
+        collect(faults, [&] { refuse_unknown("", path, member.value); });
+    refuse_all(faults);
     const JsonMember& first = model_keys_.members().front();
     const std::string path = "model." + first.key;
-    if (!did_you_mean(path).empty()) refuse_unknown("", path, first.value);
     if (preset || file) {
       if (path == "model.sliding_window" && model_keys_.members().size() == 1) return;  // instead of that of the preset or file
       throw ConfigError(

@@ -1,11 +1,13 @@
 // From a file and --set arguments to one value per option, each with its origin.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/check.h"
 #include "core/json_reader.h"
 #include "train/config/option_table.h"
 
@@ -18,6 +20,20 @@ struct OptionValue {
 
 // Keys that are in no row of the table: a user's mistake, or of a version that knows more.
 enum class UnknownKeys : std::uint8_t { kRefused, kPassedOver };
+
+// Keeps what `take` refuses among `faults`: a user learns of all mistakes at once. After too many it is not called.
+inline constexpr std::size_t kMostFaults = 20;
+template <class Take>
+void collect(std::vector<std::string>& faults, Take&& take) {
+  if (faults.size() > kMostFaults) return;
+  try {
+    take();
+  } catch (const ConfigError& error) {
+    faults.emplace_back(error.what());
+  }
+}
+// Throws one ConfigError of all `faults`, where there are any: "...; also ...", at most kMostFaults of them.
+void refuse_all(const std::vector<std::string>& faults);
 
 // Reads the text of path=value: JSON where it is JSON, else a text. ConfigError for broken JSON that was surely meant as such.
 JsonValue setting_value(std::string_view text, std::string_view where);
@@ -40,17 +56,20 @@ class OptionValues {
   // Where each of them comes from; null where there are none.
   const JsonValue& model_origins() const { return model_origins_; }
 
-  // Takes every key of a configuration file's object. Throws ConfigError for unknown keys; an illegal value is refused by
-  // require_complete(), unless a setting has replaced it by then.
+  // Takes every key of a configuration file's object. Unknown keys and illegal values are refused by require_complete(), all of
+  // them at once; not a value that a setting has replaced by then.
   void take_file(const JsonValue& root, std::string_view file, UnknownKeys unknown = UnknownKeys::kRefused);
   // Takes one "a.b=value": the value is read as JSON, or as plain text where it is none or the option takes texts only.
+  // Throws ConfigError for an unknown key or an illegal value.
   void take_setting(std::string_view setting);
+  // Takes all of them; require_complete() refuses those that take_setting() would.
+  void take_settings(const std::vector<std::string>& settings);
   // Takes one value of another system's inputs, which `origin` names, as a file's: it replaces the file's, together with keys that
   // stand for the same (run.steps, run.epochs; the ways to name a model). A default of the other system gives way to those.
   // `path`: of the option table, or "model." and a key of config.json, model_type before its others.
   void take_import(std::string_view path, const JsonValue& value, const std::string& origin, bool is_default);
-  // Throws ConfigError: the illegal values of files, the first option without default that nobody gave, or a model block
-  // that names no model.
+  // Throws ConfigError: all that is unknown or illegal, else all options without default that nobody gave, else a model block that
+  // names no model.
   void require_complete() const;
   // Why values of the file are illegal, in the table's order. From here on their keys count as not given.
   std::vector<std::string> drop_illegal();
@@ -70,6 +89,7 @@ class OptionValues {
 
   std::vector<OptionValue> values_;
   std::vector<std::string> refusals_;  // by option: why the file's value is illegal; empty where it is not
+  std::vector<std::string> faults_;    // why other keys of files and settings are refused
   JsonValue model_keys_, model_origins_;
   std::vector<std::string> replaced_;
 };

@@ -332,7 +332,7 @@ namespace {
 TrainConfig configuration_of(const JsonValue& file, std::string_view source, const std::vector<std::string>& settings,
                              OptionValues& values) {
   values.take_file(file, source);
-  for (const std::string& setting : settings) values.take_setting(setting);
+  values.take_settings(settings);
   return make_train_config(values);
 }
 

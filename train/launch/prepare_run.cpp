@@ -14,6 +14,7 @@
 #include "core/check.h"
 #include "core/counted.h"
 #include "core/file_io.h"
+#include "core/shell_word.h"
 #include "data/dataset_files.h"
 #include "data/dataset_record.h"
 #include "data/dataset_sample.h"
@@ -69,8 +70,14 @@ std::vector<std::string> other_tokenizer_of_weights(const RunInputs& inputs, con
 // A turn of a conversation ends with a token that a tokenizer also calls the end of a document.
 std::vector<std::string> cut_conversations(const TrainConfig& config, const TokenSources& sources) {
   const auto masked = std::ranges::find_if(sources.train, [](const TokenSource& it) { return it.dataset->mask() != nullptr; });
-  if (masked == sources.train.end() || !config.data.finds_documents() || config.data.boundaries == DocumentBoundaries::kIndex)
-    return {};
+  if (masked == sources.train.end()) return {};
+  const std::string& prefix = masked->dataset->prefix();
+  if (!config.data.finds_documents() && !origin_in_record(prefix).packed)  // of packs compare_packs() says it
+    return {fmt::format(
+        "data.samples = \"stream\": {} has a .mask, as conversations have, and samples run across them; pack them: {}, "
+        "and train with --set data.samples=packed --set {}",
+        masked->label, pack_command(prefix, config.batch.sequence), for_shell(fmt::format("data.train={}-packed", prefix)))};
+  if (!config.data.finds_documents() || config.data.boundaries == DocumentBoundaries::kIndex) return {};
   return {fmt::format("data.boundaries = \"eod\": {} has a .mask, as conversations have, whose turns often end with that token; "
                       "set data.boundaries to \"index\", which keeps each of them whole", masked->label)};
 }
@@ -130,6 +137,13 @@ void compare_packs(RunInputs& inputs) {
   const TokenSource* other = nullptr;
   for (const TokenSource& source : inputs.sources.train)
     (origin_in_record(source.dataset->prefix()).packed ? packed : other) = &source;
+  const TrainConfig& config = inputs.plan.config;
+  if (packed == nullptr && config.data.is_packed() &&
+      2 * other->num_tokens < other->num_samples(config.batch.sequence) * config.batch.sequence)
+    inputs.plan.notes.push_back(
+        fmt::format("data.samples = \"packed\": {} is of single documents, and most of a sample is padding; "
+                    "pack them: {}",
+                    other->label, pack_command(other->dataset->prefix(), config.batch.sequence)));
   if (packed == nullptr) return;
   const std::string_view samples = to_string(inputs.plan.config.data.samples);
   if (other != nullptr)

@@ -83,7 +83,7 @@ std::vector<std::string> with_global_batch(std::vector<std::string> settings) {
 TrainConfig with_settings(const JsonValue& config, const std::string& source, const std::vector<std::string>& settings) {
   OptionValues values;
   values.take_file(config, source, UnknownKeys::kPassedOver);
-  for (const std::string& setting : settings) values.take_setting(setting);
+  values.take_settings(settings);
   return make_train_config(values);
 }
 
@@ -144,7 +144,7 @@ ForwardModel forward_model_of_config(const std::string& path, const std::vector<
   // They say what is wrong with a key, by line, also with one that does not count here; how such keys fit together is training's.
   OptionValues values;
   values.take_file(read_json_file(path), path);
-  for (const std::string& setting : with_stored_model(path, {})) values.take_setting(setting);
+  values.take_settings(with_stored_model(path, {}));
   const TrainConfig run = unvalidated_config(values);
   ForwardModel model;
   model.key = key;

@@ -60,7 +60,7 @@ std::vector<std::string> with_stored_model(const std::string& file, const std::v
 }
 
 std::vector<std::string> with_stored_model(OptionValues values, const std::vector<std::string>& settings) {
-  for (const std::string& setting : settings) values.take_setting(setting);
+  values.take_settings(settings);
   const std::string named = model_path(values);
   if (named.empty()) return settings;
   try {
@@ -82,7 +82,7 @@ std::vector<std::string> with_stored_model(OptionValues values, const std::vecto
 }
 
 TrainConfig config_to_plan(OptionValues& values, const std::vector<std::string>& settings) {
-  for (const std::string& setting : with_stored_model(values, settings)) values.take_setting(setting);
+  values.take_settings(with_stored_model(values, settings));
   values.take_import("run.epochs", 1, OptionValue().origin, true);
   values.take_import("data.train", "none", OptionValue().origin, true);
   return make_train_config(values);

@@ -51,35 +51,33 @@ AttentionPass pass_of(const Gpu& gpu, Graph graph, const AttentionShape& s) {
                         gpu.compute_major, cudnnGetVersion(), {.determinism = determinism});
 }
 
-std::optional<CudnnPlan> plan(const Gpu& gpu, Graph graph, const AttentionShape& s, SequenceLengths lengths, std::string* why) {
+std::optional<CudnnPlan> plan(const Gpu& gpu, Graph graph, const AttentionShape& s, std::string* why) {
   const AttentionDeterminism determinism = graph == Graph::kBackward ? AttentionDeterminism::kNo : AttentionDeterminism::kYes;
   return CudnnPlan::find(
-      graph == Graph::kForward ? attention_forward_graph(s, lengths) : attention_backward_graph(s, lengths, determinism),
+      graph == Graph::kForward ? attention_forward_graph(s) : attention_backward_graph(s, determinism),
       {.device = &gpu.properties},
       {.workspace_bytes = std::numeric_limits<std::int64_t>::max(), .deterministic = graph != Graph::kBackward}, why);
 }
 
-void expect_plan(const Gpu& gpu, Graph graph, const AttentionShape& s, SequenceLengths lengths = SequenceLengths::kFull) {
+void expect_plan(const Gpu& gpu, Graph graph, const AttentionShape& s) {
   const AttentionPass pass = pass_of(gpu, graph, s);
   ASSERT_TRUE(pass.by_cudnn) << gpu.name << " " << describe(s) << ": " << pass.why_not;
-  // Pieces are for samples of one length; others are planned whole.
-  const AttentionShape& planned = lengths == SequenceLengths::kFull ? pass.piece : s;
+  const AttentionShape& planned = pass.piece;
   std::string why;
-  const auto found = plan(gpu, graph, planned, lengths, &why);
+  const auto found = plan(gpu, graph, planned, &why);
   ASSERT_TRUE(found) << gpu.name << " " << describe(planned) << " graph " << static_cast<int>(graph) << ": " << why;
   // CudnnAttention takes these besides: row sums, and without determinism the query gradients in f32.
   const std::int64_t rows = graph == Graph::kForward ? 0 : planned.batch * planned.query_heads * planned.query_length * 4;
   const std::int64_t taken = found->workspace_bytes() + rows * (graph == Graph::kBackward ? 1 + planned.head_dim : 1);
   EXPECT_LE(taken, gpu_attention_workspace(s, graph != Graph::kBackward)) << gpu.name << " " << found->name();
-  constexpr const char* kLengths[] = {"", " padded", " packed"};
-  std::printf("%s: %s%s, %ld pieces: engine %ld, workspace %.1f MB\n", gpu.name.c_str(), found->name().c_str(),
-              kLengths[static_cast<int>(lengths)], static_cast<long>(pass.pieces), static_cast<long>(found->engine()),
+  std::printf("%s: %s, %ld pieces: engine %ld, workspace %.1f MB\n", gpu.name.c_str(), found->name().c_str(),
+              static_cast<long>(pass.pieces), static_cast<long>(found->engine()),
               static_cast<double>(found->workspace_bytes()) / 1e6);
 }
 
-void expect_no_plan(const Gpu& gpu, Graph graph, const AttentionShape& s, SequenceLengths lengths = SequenceLengths::kFull) {
+void expect_no_plan(const Gpu& gpu, Graph graph, const AttentionShape& s) {
   std::string why;
-  EXPECT_FALSE(plan(gpu, graph, s, lengths, &why)) << gpu.name << " " << describe(s) << ": the rules may be relaxed";
+  EXPECT_FALSE(plan(gpu, graph, s, &why)) << gpu.name << " " << describe(s) << ": the rules may be relaxed";
 }
 
 class CudnnPlans : public ::testing::Test {
@@ -124,13 +122,6 @@ TEST_F(CudnnPlans, IntervalsAndBoundedScoresHavePlans) {
     expect_plan(a100(), Graph::kForward, s);
     for (const Graph graph : {Graph::kBackward, Graph::kDeterministicBackward}) expect_no_plan(a100(), graph, s);
   }
-  // For documents as samples of several lengths, one behind another, an A100 has a plan only where sums may have any order
-  // (decision 0024): our own kernels compute its backward pass.
-  for (const std::int64_t head_dim : {64, 128}) {
-    const AttentionShape documents = shape(8, 8, 2, 1000, head_dim);
-    expect_no_plan(a100(), Graph::kDeterministicBackward, documents, SequenceLengths::kPacked);
-    expect_plan(a100(), Graph::kBackward, documents, SequenceLengths::kPacked);
-  }
   AttentionShape s = shape(2, 32, 8, 8192, 128);  // a key/value head at a time
   s.interval = 4096;
   expect_plan(h100(), Graph::kDeterministicBackward, s);
@@ -141,8 +132,6 @@ TEST_F(CudnnPlans, AnH100HasPlansForOtherGraphs) {
   AttentionShape s = shape(2, 8, 2, 1000, 64);
   expect_plan(c, Graph::kBackward, s);
   expect_plan(c, Graph::kBackward, shape(1, 32, 8, 4096, 128));
-  for (const SequenceLengths lengths : {SequenceLengths::kPadded, SequenceLengths::kPacked})
-    for (const Graph graph : {Graph::kForward, Graph::kBackward, Graph::kDeterministicBackward}) expect_plan(c, graph, s, lengths);
   s.query_offset = 1000;
   s.key_length = 1500;
   for (const Graph graph : {Graph::kForward, Graph::kBackward, Graph::kDeterministicBackward}) expect_plan(c, graph, s);
@@ -176,7 +165,6 @@ TEST_F(CudnnPlans, WhatCudnnDoesNotTake) {
   expect_no_plan(hopper, Graph::kBackward, shape(1, 4, 2, 64, 20));
   expect_no_plan(hopper, Graph::kBackward, shape(1, 4, 2, 64, 264));
   expect_no_plan(ampere, Graph::kBackward, shape(1, 4, 2, 64, 192));
-  expect_no_plan(ampere, Graph::kDeterministicBackward, shape(1, 4, 2, 64, 64), SequenceLengths::kPacked);
 }
 
 // ---- everything
@@ -200,17 +188,16 @@ TEST_F(CudnnPlans, DISABLED_EveryPresetOnEveryGpu) {
           expect_plan(c, graph, shape(batch, heads, kv_heads, length, head_dim));
 }
 
-TEST_F(CudnnPlans, DISABLED_EveryHeadWidthWithEveryKindOfLengths) {
+TEST_F(CudnnPlans, DISABLED_EveryHeadWidth) {
   const Gpu c = h100();
   for (const std::int64_t head_dim : {8, 16, 32, 64, 72, 80, 96, 112, 128, 160, 192, 224, 256})
     for (const std::int64_t kv_heads : {1, 4, 8})
-      for (const SequenceLengths lengths : {SequenceLengths::kFull, SequenceLengths::kPadded, SequenceLengths::kPacked})
-        for (const Graph graph : {Graph::kForward, Graph::kBackward, Graph::kDeterministicBackward})
-          for (const bool causal : {true, false}) {
-            AttentionShape s = shape(2, 8, kv_heads, 1000, head_dim);
-            s.causal = causal;
-            expect_plan(c, graph, s, lengths);
-          }
+      for (const Graph graph : {Graph::kForward, Graph::kBackward, Graph::kDeterministicBackward})
+        for (const bool causal : {true, false}) {
+          AttentionShape s = shape(2, 8, kv_heads, 1000, head_dim);
+          s.causal = causal;
+          expect_plan(c, graph, s);
+        }
 }
 
 }  // namespace

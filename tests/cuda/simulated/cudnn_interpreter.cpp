@@ -90,8 +90,6 @@ float pointwise(int mode, float x, float b, float t) {
     case CUDNN_POINTWISE_TANH_FWD: return std::tanh(x);
     case CUDNN_POINTWISE_IDENTITY: return x;
     case CUDNN_POINTWISE_CMP_GE: return x >= b ? 1.0f : 0.0f;
-    case CUDNN_POINTWISE_CMP_LT: return x < b ? 1.0f : 0.0f;
-    case CUDNN_POINTWISE_LOGICAL_AND: return x != 0.0f && b != 0.0f ? 1.0f : 0.0f;
     case CUDNN_POINTWISE_BINARY_SELECT: return t != 0.0f ? x : b;
     default: stop(CUDNN_STATUS_NOT_SUPPORTED, fmt::format("pointwise mode {}", mode));
   }
@@ -109,7 +107,6 @@ Operands operands_of(int mode) {
 }  // namespace
 
 std::int64_t CudnnTensorState::extent_bytes() const {
-  if (offset) return 0;
   std::int64_t last = 0;
   for (std::size_t d = 0; d < 4; ++d) last += (dims[d] - 1) * strides[d];
   return (last + 1) * bytes_of(type);
@@ -128,7 +125,6 @@ std::int64_t CudnnGraphState::add_tensor(const CudnnDescriptorState& d) {
   std::copy_n(strides.begin(), 4, tensor.strides.begin());
   tensor.is_virtual = d.has(CUDNN_ATTR_TENSOR_IS_VIRTUAL) && d.value<bool>(CUDNN_ATTR_TENSOR_IS_VIRTUAL);
   tensor.by_value = d.has(CUDNN_ATTR_TENSOR_IS_BY_VALUE) && d.value<bool>(CUDNN_ATTR_TENSOR_IS_BY_VALUE);
-  if (d.has(CUDNN_ATTR_TENSOR_RAGGED_OFFSET_DESC)) tensor.offset = add_tensor(*d.reference(CUDNN_ATTR_TENSOR_RAGGED_OFFSET_DESC));
   const bool known_type = tensor.type == CUDNN_DATA_FLOAT || tensor.type == CUDNN_DATA_INT32 ||
                           is_16_bit(tensor.type) || (tensor.is_virtual && tensor.type == CUDNN_DATA_BOOLEAN);
   if (!known_type)
@@ -149,9 +145,6 @@ void CudnnGraphState::add_operation(const CudnnDescriptorState& d) {
       op.x = tensor(CUDNN_ATTR_OPERATION_MATMUL_ADESC);
       op.b = tensor(CUDNN_ATTR_OPERATION_MATMUL_BDESC);
       op.y = tensor(CUDNN_ATTR_OPERATION_MATMUL_CDESC);
-      op.m = tensor(CUDNN_ATTR_OPERATION_MATMUL_GEMM_M_OVERRIDE_DESC);
-      op.n = tensor(CUDNN_ATTR_OPERATION_MATMUL_GEMM_N_OVERRIDE_DESC);
-      op.k = tensor(CUDNN_ATTR_OPERATION_MATMUL_GEMM_K_OVERRIDE_DESC);
       break;
     case CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR: {
       const CudnnDescriptorState& function = *d.reference(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR);
@@ -183,8 +176,6 @@ void CudnnGraphState::check_extents(const CudnnOperationState& op) const {
   if (op.kind == CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR) {
     const Dims a = x.dims, b = dims_of(op.b), c = y.dims;
     fits = a[0] == c[0] && b[0] == c[0] && c[1] % a[1] == 0 && c[1] % b[1] == 0 && a[2] == c[2] && b[3] == c[3] && a[3] == b[2];
-    for (const std::int64_t length : {op.m, op.n, op.k})
-      fits = fits && (length < 0 || (dims_of(length) == Dims{c[0], 1, 1, 1} && tensors_.at(length).type == CUDNN_DATA_INT32));
     if (!x.is_virtual && !tensors_.at(op.b).is_virtual && x.type != tensors_.at(op.b).type)
       stop(CUDNN_STATUS_NOT_SUPPORTED_DATA_TYPE, "a product of two types");
   } else if (op.kind == CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR) {
@@ -282,15 +273,10 @@ class Run {
   }
 
  private:
-  // Elements of a tensor in memory: where they are, or nothing beyond a packed sample's end.
+  // Where an element of a tensor in memory is.
   std::byte* place(const CudnnTensorState& t, const Dims& i) const {
-    std::int64_t at = i[1] * t.strides[1] + i[2] * t.strides[2] + i[3] * t.strides[3];
-    if (!t.offset) return memory_.at(t.uid) + (at + i[0] * t.strides[0]) * bytes_of(t.type);
-    const auto* starts = reinterpret_cast<const std::int32_t*>(memory_.at(*t.offset));
-    at += starts[i[0]];
-    // Rows lie within the sample; the other dimension of a head is inside a row.
-    const std::size_t rows = t.strides[2] >= t.strides[3] ? 2 : 3;
-    if (starts[i[0]] + i[rows] * t.strides[rows] >= starts[i[0] + 1]) return nullptr;
+    std::int64_t at = 0;
+    for (std::size_t d = 0; d < 4; ++d) at += i[d] * t.strides[d];
     return memory_.at(t.uid) + at * bytes_of(t.type);
   }
 
@@ -298,10 +284,7 @@ class Run {
     if (const auto known = values_.find(uid); known != values_.end()) return known->second;
     const CudnnTensorState& t = tensors_.at(uid);
     Values x(t.dims);
-    for_each(t.dims, [&](const Dims& i) {
-      const std::byte* at = place(t, i);
-      x.at[x.index(i)] = at == nullptr ? 0.0f : read_element(t.type, at);
-    });
+    for_each(t.dims, [&](const Dims& i) { x.at[x.index(i)] = read_element(t.type, place(t, i)); });
     return values_.emplace(uid, std::move(x)).first->second;
   }
 
@@ -309,14 +292,8 @@ class Run {
     const CudnnTensorState& t = tensors_.at(uid);
     for (float& x : y.at) x = rounded(t.type, x);
     if (!t.is_virtual)
-      for_each(t.dims, [&](const Dims& i) {
-        if (std::byte* at = place(t, i)) write_element(t.type, at, y.at[y.index(i)]);
-      });
+      for_each(t.dims, [&](const Dims& i) { write_element(t.type, place(t, i), y.at[y.index(i)]); });
     values_[uid] = std::move(y);
-  }
-
-  std::int64_t length(std::int64_t uid, std::int64_t sample, std::int64_t extent) {
-    return uid < 0 ? extent : std::min(extent, static_cast<std::int64_t>(load(uid).at[static_cast<std::size_t>(sample)]));
   }
 
   void matmul(const CudnnOperationState& op, Values& y) {
@@ -325,18 +302,14 @@ class Run {
     std::vector<std::int64_t> order(static_cast<std::size_t>(depth));
     std::iota(order.begin(), order.end(), 0);
     for_each({y.dims[0], heads, y.dims[2], 1}, [&](const Dims& at) {
-      const std::int64_t s = at[0], rows = length(op.m, s, y.dims[2]), columns = length(op.n, s, y.dims[3]),
-                         used = length(op.k, s, depth);
-      if (at[2] >= rows) return;
       if (order_ == SumOrder::kRandom) std::shuffle(order.begin(), order.end(), random_);
       const std::int64_t head_a = at[1] / (heads / a.dims[1]), head_b = at[1] / (heads / b.dims[1]);
-      const float* left = &a.at[a.index({s, head_a, at[2], 0})];
-      const float* right = &b.at[b.index({s, head_b, 0, 0})];
-      for (std::int64_t j = 0; j < columns; ++j) {
+      const float* left = &a.at[a.index({at[0], head_a, at[2], 0})];
+      const float* right = &b.at[b.index({at[0], head_b, 0, 0})];
+      for (std::int64_t j = 0; j < y.dims[3]; ++j) {
         float sum = 0.0f;
-        for (const std::int64_t k : order)
-          if (k < used) sum += left[k] * right[k * b.dims[3] + j];
-        y.at[y.index({s, at[1], at[2], j})] = sum;
+        for (const std::int64_t k : order) sum += left[k] * right[k * b.dims[3] + j];
+        y.at[y.index({at[0], at[1], at[2], j})] = sum;
       }
     });
   }

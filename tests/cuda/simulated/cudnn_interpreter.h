@@ -4,7 +4,6 @@
 #include <array>
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <vector>
 
 #include "tests/cuda/simulated/cudnn_descriptors.h"
@@ -16,10 +15,9 @@ struct CudnnTensorState {
   cudnnDataType_t type = CUDNN_DATA_FLOAT;
   std::array<std::int64_t, 4> dims{}, strides{};
   bool is_virtual = false, by_value = false;
-  std::optional<std::int64_t> offset;  // the tensor of where samples start
 
   std::int64_t elements() const { return dims[0] * dims[1] * dims[2] * dims[3]; }
-  // Bytes from its first to its last element; of packed tensors 0: their offsets say.
+  // Bytes from its first to its last element.
   std::int64_t extent_bytes() const;
   bool operator==(const CudnnTensorState&) const = default;
 };
@@ -29,7 +27,7 @@ struct CudnnOperationState {
   int mode = 0;  // pointwise or reduction
   std::int64_t axis = -1;
   // Tensors by name, -1: none. matmul: x, b -> y.
-  std::int64_t x = -1, b = -1, t = -1, y = -1, m = -1, n = -1, k = -1;
+  std::int64_t x = -1, b = -1, t = -1, y = -1;
 };
 
 enum class SumOrder : std::uint8_t { kAscending, kRandom };

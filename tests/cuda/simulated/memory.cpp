@@ -167,8 +167,6 @@ cudaError_t cudaHostAlloc(void** data, size_t bytes, unsigned) {
   });
 }
 
-cudaError_t cudaMallocHost(void** data, size_t bytes) { return cudaHostAlloc(data, bytes, cudaHostAllocDefault); }
-
 cudaError_t cudaFreeHost(void* data) {
   return api_call("cudaFreeHost", [&] {
     return data == nullptr || Machine::instance().release(data, Allocation::Kind::kPinned) ? cudaSuccess : cudaErrorInvalidValue;
@@ -190,15 +188,6 @@ cudaError_t cudaHostRegister(void* data, size_t bytes, unsigned) {
 cudaError_t cudaHostUnregister(void* data) {
   return api_call("cudaHostUnregister", [&] {
     return Machine::instance().release(data, Allocation::Kind::kRegistered) ? cudaSuccess : cudaErrorHostMemoryNotRegistered;
-  });
-}
-
-cudaError_t cudaHostGetDevicePointer(void** device, void* host, unsigned) {
-  return api_call("cudaHostGetDevicePointer", [&] {
-    const Allocation* const found = Machine::instance().find(host, 0);
-    if (found == nullptr || found->kind == Allocation::Kind::kDevice) return cudaErrorInvalidValue;
-    *device = host;
-    return cudaSuccess;
   });
 }
 

@@ -49,8 +49,7 @@ struct Block {
   std::vector<Lane> lanes;
   std::vector<Warp> warps;
   std::vector<std::unique_ptr<Fiber>> fibers;  // kept from launch to launch
-  std::size_t current = 0, exited = 0, at_barrier = 0, vote = 0;
-  int vote_result = 0;
+  std::size_t current = 0, exited = 0, at_barrier = 0;
 };
 
 Block& block() {
@@ -135,8 +134,7 @@ void try_to_open() {
   if (b.exited > 0)
     fail("__syncthreads() not reached by " + std::to_string(b.exited) + " of " + std::to_string(b.lanes.size()) +
          " threads, which exited");
-  b.vote_result = static_cast<int>(b.vote);
-  b.at_barrier = b.vote = 0;
+  b.at_barrier = 0;
   for (Lane& lane : b.lanes) lane.state = State::kReady;
 }
 
@@ -173,7 +171,7 @@ void run_block(std::span<const unsigned> order, Together together) {
     b.warps[w].alive = lanes == kWarp ? ~0u : (1u << lanes) - 1;
     b.warps[w].waiting = 0;
   }
-  b.exited = b.at_barrier = b.vote = 0;
+  b.exited = b.at_barrier = 0;
   while (b.exited < threads) {
     bool any = false;
     for (std::size_t first = 0, end = 0; first < threads; first = end) {
@@ -198,14 +196,9 @@ void gather_warps(std::vector<unsigned>& order) {
 
 }  // namespace
 
-int block_barrier(BlockVote vote, int predicate) {
-  Block& b = block();
-  ++b.at_barrier;
-  b.vote += predicate != 0;
+void block_barrier() {
+  ++block().at_barrier;
   wait_as(State::kAtBarrier);
-  const int yes = b.vote_result;
-  if (vote == BlockVote::kAnd) return yes == static_cast<int>(b.lanes.size());
-  return vote == BlockVote::kOr ? yes > 0 : yes;
 }
 
 WarpMeeting warp_meeting(unsigned mask, const char* operation, std::uint64_t value) {

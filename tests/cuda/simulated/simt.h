@@ -48,9 +48,7 @@ struct RunningThread {
 };
 extern RunningThread running;
 
-enum class BlockVote : std::uint8_t { kNone, kCount, kAnd, kOr };
-// __syncthreads and its variants; the result is the vote's.
-int block_barrier(BlockVote vote, int predicate);
+void block_barrier();  // __syncthreads
 
 struct WarpMeeting {
   const std::uint64_t* values;  // of every lane; valid until this thread's next warp operation
@@ -122,11 +120,6 @@ template <class... Params>
 cudaError_t cudaFuncSetAttribute(void (*kernel)(Params...), cudaFuncAttribute attribute, int value) {
   return cudaFuncSetAttribute(reinterpret_cast<const void*>(kernel), attribute, value);
 }
-template <class... Params>
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, void (*kernel)(Params...), int threads,
-                                                          std::size_t shared_bytes) {
-  return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks, reinterpret_cast<const void*>(kernel), threads, shared_bytes);
-}
 
 inline constexpr const uint3& threadIdx = trident::simulated::running.thread;
 inline constexpr const uint3& blockIdx = trident::simulated::running.block;
@@ -135,24 +128,9 @@ inline constexpr const dim3& gridDim = trident::simulated::running.blocks;
 inline constexpr int warpSize = 32;
 
 // ---- block and warp
-inline void __syncthreads() { trident::simulated::block_barrier(trident::simulated::BlockVote::kNone, 0); }
-inline int __syncthreads_count(int predicate) {
-  return trident::simulated::block_barrier(trident::simulated::BlockVote::kCount, predicate);
-}
-inline int __syncthreads_and(int predicate) {
-  return trident::simulated::block_barrier(trident::simulated::BlockVote::kAnd, predicate);
-}
-inline int __syncthreads_or(int predicate) {
-  return trident::simulated::block_barrier(trident::simulated::BlockVote::kOr, predicate);
-}
+inline void __syncthreads() { trident::simulated::block_barrier(); }
 inline void __syncwarp(unsigned mask = ~0u) { trident::simulated::warp_meeting(mask, "__syncwarp", 0); }
 
-template <class T>
-T __shfl_sync(unsigned mask, T value, int source, int width = 32) {
-  const unsigned segment = trident::simulated::running.lane & ~static_cast<unsigned>(width - 1);
-  return trident::simulated::shuffle(mask, "__shfl_sync", value,
-                                     segment | (static_cast<unsigned>(source) & static_cast<unsigned>(width - 1)));
-}
 template <class T>
 T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32) {
   const unsigned lane = trident::simulated::running.lane, source = (lane ^ static_cast<unsigned>(lanes)) & 31u;
@@ -160,112 +138,29 @@ T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = 32) {
   return trident::simulated::shuffle(mask, "__shfl_xor_sync", value, within ? source : lane);
 }
 template <class T>
-T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = 32) {
-  const unsigned lane = trident::simulated::running.lane, within = lane & static_cast<unsigned>(width - 1);
-  return trident::simulated::shuffle(mask, "__shfl_down_sync", value,
-                                     within + delta < static_cast<unsigned>(width) ? lane + delta : lane);
-}
-template <class T>
 T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = 32) {
   const unsigned lane = trident::simulated::running.lane, within = lane & static_cast<unsigned>(width - 1);
   return trident::simulated::shuffle(mask, "__shfl_up_sync", value, within >= delta ? lane - delta : lane);
 }
-inline unsigned __ballot_sync(unsigned mask, int predicate) {
-  const auto met = trident::simulated::warp_meeting(mask, "__ballot_sync", predicate != 0);
-  unsigned ballot = 0;
-  for (unsigned lane = 0; lane < 32; ++lane) ballot |= (met.lanes >> lane & 1u) != 0 && met.values[lane] != 0 ? 1u << lane : 0u;
-  return ballot;
-}
-inline int __any_sync(unsigned mask, int predicate) {
-  const auto met = trident::simulated::warp_meeting(mask, "__any_sync", predicate != 0);
-  int any = 0;
-  for (unsigned lane = 0; lane < 32; ++lane) any |= (met.lanes >> lane & 1u) != 0 && met.values[lane] != 0;
-  return any;
-}
-inline int __all_sync(unsigned mask, int predicate) {
-  const auto met = trident::simulated::warp_meeting(mask, "__all_sync", predicate != 0);
-  int all = 1;
-  for (unsigned lane = 0; lane < 32; ++lane) all &= (met.lanes >> lane & 1u) == 0 || met.values[lane] != 0;
-  return all;
-}
-inline unsigned __activemask() { return ~0u; }
-inline void __threadfence() {}
-inline void __threadfence_block() {}
 
 // ---- atomics: threads take turns, so plain code is atomic
 template <class T>
 T atomicAdd(T* address, std::type_identity_t<T> value) {
   return std::exchange(*address, static_cast<T>(*address + value));
 }
-template <class T>
-T atomicMax(T* address, std::type_identity_t<T> value) {
-  return std::exchange(*address, *address < value ? value : *address);
-}
-template <class T>
-T atomicMin(T* address, std::type_identity_t<T> value) {
-  return std::exchange(*address, value < *address ? value : *address);
-}
-template <class T>
-T atomicOr(T* address, std::type_identity_t<T> value) {
-  return std::exchange(*address, *address | value);
-}
-template <class T>
-T atomicExch(T* address, std::type_identity_t<T> value) {
-  return std::exchange(*address, value);
-}
-template <class T>
-T atomicCAS(T* address, std::type_identity_t<T> expected, std::type_identity_t<T> value) {
-  const T old = *address;
-  if (old == expected) *address = value;
-  return old;
-}
 
-// ---- loads and stores
-template <class T>
-T __ldg(const T* address) {
-  return *address;
-}
-template <class T>
-T __ldcs(const T* address) {
-  return *address;
-}
-template <class T>
-T __ldcg(const T* address) {
-  return *address;
-}
-template <class T>
-void __stcs(T* address, std::type_identity_t<T> value) {
-  *address = value;
-}
+// ---- stores
 template <class T>
 void __stcg(T* address, std::type_identity_t<T> value) {
   *address = value;
 }
 
-// ---- arithmetic. A product and a sum of two operands are what the compiler makes of * and + without contraction.
+// ---- arithmetic
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
-inline float __fadd_rn(float a, float b) { return a + b; }
-inline float __fsub_rn(float a, float b) { return a - b; }
-inline float __fmul_rn(float a, float b) { return a * b; }
-inline float __fdiv_rn(float a, float b) { return a / b; }
-inline float __fdividef(float a, float b) { return a / b; }
 inline float __fsqrt_rn(float x) { return std::sqrt(x); }
-inline float __frcp_rn(float x) { return 1.0f / x; }
-inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
-inline float __frsqrt_rn(float x) { return 1.0f / std::sqrt(x); }
-inline float __expf(float x) { return std::exp(x); }
-inline float __logf(float x) { return std::log(x); }
-inline float __tanhf(float x) { return std::tanh(x); }
-inline double __dadd_rn(double a, double b) { return a + b; }
-inline double __dmul_rn(double a, double b) { return a * b; }
 inline unsigned __float_as_uint(float x) { return trident::simulated::from_bits<unsigned>(trident::simulated::to_bits(x)); }
 inline float __uint_as_float(unsigned x) { return trident::simulated::from_bits<float>(x); }
-inline int __float_as_int(float x) { return trident::simulated::from_bits<int>(trident::simulated::to_bits(x)); }
-inline float __int_as_float(int x) { return trident::simulated::from_bits<float>(static_cast<unsigned>(x)); }
-inline unsigned __umulhi(unsigned a, unsigned b) { return static_cast<unsigned>(static_cast<std::uint64_t>(a) * b >> 32); }
 inline int __popc(unsigned x) { return __builtin_popcount(x); }
-inline int __clz(int x) { return x == 0 ? 32 : __builtin_clz(static_cast<unsigned>(x)); }
-inline int __ffs(int x) { return __builtin_ffs(x); }
 template <class A, class B>
 requires(std::is_arithmetic_v<A>&& std::is_arithmetic_v<B>) std::common_type_t<A, B> min(A a, B b) {
   const std::common_type_t<A, B> x = a, y = b;

@@ -74,14 +74,6 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
 }
 cudaError_t cudaStreamCreate(cudaStream_t* stream) { return cudaStreamCreateWithPriority(stream, cudaStreamDefault, 0); }
 
-cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
-  return api_call("cudaDeviceGetStreamPriorityRange", [&] {
-    if (least != nullptr) *least = 0;
-    if (greatest != nullptr) *greatest = kGreatestPriority;
-    return cudaSuccess;
-  });
-}
-
 namespace {
 
 // A call about one stream.
@@ -106,12 +98,6 @@ cudaError_t cudaStreamGetPriority(cudaStream_t handle, int* priority) {
 }
 cudaError_t cudaStreamGetFlags(cudaStream_t handle, unsigned* flags) {
   return with_stream("cudaStreamGetFlags", handle, [&](CUstream_st& stream) { return *flags = stream.flags, cudaSuccess; });
-}
-cudaError_t cudaStreamGetDevice(cudaStream_t handle, int* device) {
-  return with_stream("cudaStreamGetDevice", handle, [&](CUstream_st& stream) { return *device = stream.device, cudaSuccess; });
-}
-cudaError_t cudaStreamGetId(cudaStream_t handle, unsigned long long* id) {
-  return with_stream("cudaStreamGetId", handle, [&](CUstream_st& stream) { return *id = stream.id, cudaSuccess; });
 }
 
 // Its work goes on.
@@ -186,8 +172,6 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
     return cudaSuccess;
   });
 }
-
-cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, cudaEventDefault); }
 
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return plain_call("cudaEventDestroy",
@@ -270,14 +254,6 @@ cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void* fu
     *attributes = {};
     attributes->binaryVersion = 90;
     attributes->maxThreadsPerBlock = 1024;
-    return cudaSuccess;
-  });
-}
-
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*, int threads, size_t shared_bytes) {
-  return api_call("cudaOccupancyMaxActiveBlocksPerMultiprocessor", [&] {
-    if (threads <= 0) return cudaErrorInvalidValue;
-    *blocks = std::min({2048 / threads, 32, static_cast<int>(kSharedBytes / (shared_bytes + 1024))});
     return cudaSuccess;
   });
 }

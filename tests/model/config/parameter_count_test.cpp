@@ -172,11 +172,20 @@ TEST(ModelPresets, EveryNameIsAModelWithoutDropout) {
 
 TEST(ModelPresets, AnUnknownNameNamesOneThatIsNear) {
   EXPECT_EQ(error_of<ConfigError>([&] { model_preset("gpt2-124", "model.preset"); }),
-            "model.preset = \"gpt2-124\": no such model preset; known are gpt2-124m, gpt2-355m, "
+            "model.preset = \"gpt2-124\": no such model preset; did you mean \"gpt2-124m\"?; known are gpt2-124m, gpt2-355m, "
             "gpt2-774m, gpt2-1.5b, gpt3-175b, llama-1m, llama-15m, llama-60m, llama2-7b, llama2-13b, llama2-70b, llama3-8b, "
             "llama3-70b, llama3.1-8b, llama3.1-70b, llama3.1-405b, llama3.2-1b, "
             "qwen2.5-0.5b, qwen2.5-1.5b, qwen2.5-7b, qwen3-0.6b, mistral-7b, olmo-1b, "
-            "olmo2-1b, smollm2-135m, phi3-mini; did you mean \"gpt2-124m\"?");
+            "olmo2-1b, smollm2-135m, phi3-mini; model.hf_config names the config.json of any other");
+  for (const auto& [name, near] : {std::pair("llama-405b", "\"llama3.1-405b\""),
+                                   {"llama-7b", "\"llama2-7b\""},
+                                   {"llama-8b", "\"llama3-8b\" or \"llama3.1-8b\""},
+                                   {"175b", "\"gpt3-175b\""},
+                                   {"llama3", "\"llama3-8b\" or \"llama3-70b\" or \"llama3.1-8b\""},
+                                   {"lama", "\"llama-1m\""}}) {
+    const std::string text = error_of<ConfigError>([name = name] { model_preset(name, "model.preset"); });
+    EXPECT_NE(text.find(fmt::format("no such model preset; did you mean {}", near)), text.npos) << text;
+  }
 }
 
 TEST(ModelPresets, AnUnknownNameThatIsNearNoneNamesAll) {
@@ -187,6 +196,7 @@ TEST(ModelPresets, AnUnknownNameThatIsNearNoneNamesAll) {
 TEST(ModelPresets, PublishedNamesAreTaken) {
   const std::pair<const char*, const char*> names[] = {
       {"gpt2", "gpt2-124m"},
+      {"Qwen/Qwen2.5-7B-Instruct", "qwen2.5-7b"},
       {"openai-community/gpt2-medium", "gpt2-355m"},
       {"gpt2-large", "gpt2-774m"},
       {"gpt2-xl", "gpt2-1.5b"},
