@@ -187,7 +187,7 @@ TEST_F(Generate, TheCommandThatATrainingEndsWithRuns) {
   for (const std::string name : {"one", "two"})
     succeeded(run_program({"data", "prepare", "--chat", "--template", place_ / "t e.jinja", "--loss", "all", "--tokenizer", "gpt2",
                            "--input", place_ / "chats.jsonl", "--output", place_ / name}));
-  succeeded(run_program({"data", "merge", place_ / "one", place_ / "two", "--output", place_ / "both"}));
+  succeeded(run_program({"data", "merge", "--input", place_ / "one", place_ / "two", "--output", place_ / "both"}));
   const auto next = [&](const std::vector<std::string>& more) {
     const std::string out = succeeded(place_.train(plus({"data.train=" + (place_ / "both"), "run.overwrite=true", "run.steps=1",
                                                          "batch.sequence=4", "batch.global=1", "checkpoint.every=end"}, more))).out;
