@@ -82,10 +82,12 @@ void add_chat_flags(CLI::App& app, ChatFlags& flags) {
 
 ChatOptions chat_options(const ChatFlags& flags, const std::string& tokenizer, bool no_special) {
   constexpr const char* kNone = "{{ raise_exception('messages need a chat template; give --template') }}";
-  // Texts do without a template.
-  const bool may_lack_one = flags.preference && flags.chat_template.empty() && !std::filesystem::is_directory(tokenizer);
-  ChatOptions chat{.source = may_lack_one ? ChatSource{ChatTemplate::parse(kNone, "no template"), {}, {}}
-                                          : chat_source_of(tokenizer, flags.chat_template, flags.chat ? "--chat" : "--preference")};
+  const std::string folder = std::filesystem::is_directory(tokenizer) ? tokenizer : "";
+  std::optional<ChatSource> pairs;  // texts do without a template
+  if (flags.preference) pairs = find_chat_source(folder, flags.chat_template);
+  ChatOptions chat{.source = pairs              ? *std::move(pairs)
+                             : flags.preference ? ChatSource{ChatTemplate::parse(kNone, "no template"), {}, {}}
+                                                : chat_source_of(tokenizer, flags.chat_template, "--chat")};
   chat.template_name = flags.chat_template;
   for (const LossKind kind : {LossKind::kAssistant, LossKind::kCompletion, LossKind::kAll, LossKind::kLast})
     if (flags.loss == to_string(kind)) chat.loss = kind;

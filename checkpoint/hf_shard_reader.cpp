@@ -36,14 +36,9 @@ void HfShardReader::read_host(const ShardBox& box, std::byte* out, DType dtype, 
   if (!converts(given, dtype, narrowing))
     throw DataError(fmt::format("{}: tensor {} is {}, expected {}; save the model in that dtype", folder_->path(tensor.file),
                                 in_quotes(tensor.name), safetensors_name(given), safetensors_name(dtype)));
-  const TensorBox stored = whole(shape);
-  const auto count = [&](const TensorBox& part, std::int64_t begin, std::span<const std::byte> bytes, DType of) {
-    if (hash != nullptr) *hash += content_hash(part, box.tensor_shape, begin / size_of(of), bytes, of);
-  };
-  copy_shared(stored, given, box, out, dtype, scratch_, [&](std::int64_t begin, std::span<std::byte> bytes) {
-    values_.read(box.tensor, begin / size_of(given), bytes);
+  copy_shared(whole(shape), given, box, out, dtype, scratch_, [&](std::int64_t begin, std::span<std::byte> bytes) {
+    values_.read(box.tensor, begin / size_of(given), bytes, hash);
     look_for_odd_values(tensor, given, begin / size_of(given), bytes);
-    count(stored, begin, bytes, given);
   });
   if (added == 0) return;
   const TensorBox rows{{shape[0], 0}, {added, shape[1]}};
@@ -53,7 +48,8 @@ void HfShardReader::read_host(const ShardBox& box, std::byte* out, DType dtype, 
       const std::int64_t element = begin / size_of(DType::kF32) + static_cast<std::int64_t>(at / sizeof(float));
       std::memcpy(bytes.data() + at, &trident::at(row, element % shape[1]), sizeof(float));
     }
-    count(rows, begin, bytes, DType::kF32);
+    if (hash != nullptr)
+      *hash += content_hash(rows, box.tensor_shape, begin / size_of(DType::kF32), bytes, DType::kF32);
   });
 }
 

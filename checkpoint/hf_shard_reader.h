@@ -26,7 +26,7 @@ class HfShardReader {
   // tensor has more rows than one by tokens (HfFileTensor::by_token), each of them is the mean of the file's rows, summed in f64
   // and rounded to f32: the whole tensor is read for them, once. DataError naming file and tensor for what is not there, of another
   // shape, or does not convert; StorageError for what cannot be read. `*hash`, where it is given, grows by content_hash() of the
-  // values as they are stored.
+  // values as the folder has them, whatever is merged into them.
   void read(const ShardBox& box, const TensorView& shard, const WriteValues& write_values = {},
             Narrowing narrowing = Narrowing::kRefused, std::uint64_t* hash = nullptr);
 

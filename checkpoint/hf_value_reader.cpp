@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "checkpoint/box_copy.h"
+#include "checkpoint/content_hash.h"
 #include "core/adapter_spec.h"
 #include "core/at.h"
 #include "core/check.h"
@@ -40,11 +41,17 @@ const std::vector<std::int64_t>& HfValueReader::shape_of(const std::string& name
   return copy != nullptr ? copy->shape : folder_->find(name)->shape;
 }
 
-void HfValueReader::read(const std::string& name, std::int64_t first, std::span<std::byte> out) {
+void HfValueReader::read(const std::string& name, std::int64_t first, std::span<std::byte> out, std::uint64_t* hash) {
   const PeftModule* const module = adapter_ == nullptr ? nullptr : adapter_->module_of(name);
-  if (module == nullptr && (adapter_ == nullptr || adapter_->tensors().find(name) == nullptr))
-    return read_stored(*folder_, *folder_->find(name), first, out);
+  const auto count = [&](std::span<const std::byte> values, DType dtype) {
+    if (hash != nullptr) *hash += content_hash(whole(shape_of(name)), shape_of(name), first, values, dtype);
+  };
+  if (module == nullptr && (adapter_ == nullptr || adapter_->tensors().find(name) == nullptr)) {
+    read_stored(*folder_, *folder_->find(name), first, out);
+    return count(out, folder_->find(name)->dtype);
+  }
   std::vector<float> values = read_unmerged(name, first, std::ssize(out) / size_of(DType::kF32));
+  count(std::as_bytes(std::span(values)), DType::kF32);
   if (module != nullptr) {
     const Merge& merge = merge_of(name, *module);
     add(merge, first, values);

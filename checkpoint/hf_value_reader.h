@@ -31,8 +31,9 @@ class HfValueReader {
   DType dtype_of(const std::string& name) const;
   // The shape of what read() gives: the file's, and of a copy that an adapter has the copy's.
   const std::vector<std::int64_t>& shape_of(const std::string& name) const;
-  // Fills `out` with whole values from element `first` on. DataError where a file was replaced; StorageError.
-  void read(const std::string& name, std::int64_t first, std::span<std::byte> out);
+  // Fills `out` with whole values from element `first` on. `*hash`, where given, grows by their content_hash() before a merge.
+  // DataError where a file was replaced; StorageError.
+  void read(const std::string& name, std::int64_t first, std::span<std::byte> out, std::uint64_t* hash = nullptr);
   // Asks for values that will be read soon.
   void will_need(const std::string& name, std::int64_t first, std::int64_t bytes);
 

@@ -112,6 +112,14 @@ std::array<JsonValue, 2> rows_of_answers(const JsonValue& row, std::string_view 
   }
   const JsonValue* const given = row.find("prompt");
   JsonValue prompt = given != nullptr ? *given : JsonValue();
+  if (given == nullptr && answers[0].is_string() && answers[1].is_string()) {
+    const std::string chosen = answers[0].as_string(), rejected = answers[1].as_string();
+    auto end = static_cast<std::size_t>(std::ranges::mismatch(chosen, rejected).in1 - chosen.begin());
+    while (end > 0 && (static_cast<unsigned char>(chosen[end]) & 0xc0u) == 0x80) --end;  // within a character
+    if (end > 0 && chosen[end - 1] == ' ') --end;  // a space belongs to the word behind it
+    if (end == 0) refuse("chosen and rejected begin differently and the row has no \"prompt\"");
+    prompt = chosen.substr(0, end), answers = {chosen.substr(end), rejected.substr(end)};
+  }
   if (answers[0].is_array() && answers[1].is_array() && !prompt.is_array()) {
     const auto &chosen = answers[0].items(), &rejected = answers[1].items();
     const auto [end, other_end] = std::ranges::mismatch(chosen, rejected);
@@ -134,6 +142,17 @@ std::array<JsonValue, 2> rows_of_answers(const JsonValue& row, std::string_view 
   return rows;
 }
 
+[[noreturn]] void refuse_empty(const std::string& where, LossKind loss) {
+  throw DataError(
+      fmt::format("{}: no token of the conversation counts with --loss {}; mend it, or leave such out by --skip-empty", where,
+                  to_string(loss)));
+}
+
+bool begins_as_texts_do(const std::vector<std::int32_t>& ids, const Tokenizer& tokenizer) {
+  const std::vector<std::int32_t>& before = tokenizer.special_ids().before;
+  return std::ranges::equal(before, std::span(ids).first(std::min(before.size(), ids.size())));
+}
+
 ConversationTokens encode_parsed(const Conversation& conversation, const std::string& where, const ChatOptions& options,
                                  const Tokenizer& tokenizer, Encoder& encoder) {
   const ChatTemplate& chat = options.source.for_tools(conversation.tools);
@@ -148,26 +167,40 @@ ConversationTokens encode_parsed(const Conversation& conversation, const std::st
   mark_counted(&tokens, ends, counted.counted);
   tokens.bytes = static_cast<std::int64_t>(counted.rendered.text.size());
   if (std::ranges::find(tokens.counts, 1) == tokens.counts.end() && options.empty == EmptyConversations::kRefused)
-    throw DataError(
-        fmt::format("{}: no token of the conversation counts with --loss {}; mend it, or leave such out by --skip-empty", where,
-                    to_string(options.loss)));
+    refuse_empty(where, options.loss);
   tokens.dropped = dropped_part(chat, conversation, counted.rendered.text);
   tokens.ends = ends_with_one_of(tokens, tokenizer.special_ids().eos);
-  const std::span ids(tokens.ids);
-  const std::vector<std::int32_t>& before = tokenizer.special_ids().before;
-  tokens.is_usual = std::ranges::equal(before, ids.first(std::min(before.size(), ids.size())));
+  tokens.is_usual = begins_as_texts_do(tokens.ids, tokenizer);
   return tokens;
 }
 
-// No template ends plain text, and a model that learns from it is to stop there. An answer without a token stays without one.
-void end_text(ConversationTokens* tokens, const SpecialIds& special) {
-  if (special.eos.empty() || std::ranges::find(tokens->counts, 1) == tokens->counts.end()) return;
-  if (tokens->ids.empty() || tokens->ids.back() != special.eos.front()) {
-    tokens->ids.push_back(special.eos.front());
-    tokens->counts.push_back(0);
+// TRL 1.16 gives these ids for texts: an answer and its prompt are one text, ended by eos, and control texts in it are tokens.
+// Tokens count from where the ids of one of the two leave those of the prompt alone.
+std::array<ConversationTokens, 2> encode_texts(const std::string& prompt, const std::array<std::string, 2>& answers,
+                                               const std::array<std::string, 2>& where, const ChatOptions& options,
+                                               const Tokenizer& tokenizer, Encoder& encoder) {
+  const TextRule rule{.around = options.around_text};
+  const std::vector<std::int32_t>& eos = tokenizer.special_ids().eos;
+  const std::string end(eos.empty() ? "" : tokenizer.token_text(eos.front()));
+  const bool is_text = !end.empty() && tokenizer.find(end) == eos.front();
+  std::vector<std::int32_t> alone;
+  encoder.encode(prompt, &alone, rule);
+  std::array<ConversationTokens, 2> tokens;
+  std::ptrdiff_t begin = std::ssize(alone);
+  for (std::size_t a = 0; a < tokens.size(); ++a) {
+    if (answers[a].empty() && options.empty == EmptyConversations::kRefused) refuse_empty(where[a], options.loss);
+    encoder.encode(prompt + answers[a] + (is_text && !answers[a].ends_with(end) ? end : ""), &tokens[a].ids, rule);
+    if (!eos.empty() && !is_text) tokens[a].ids.push_back(eos.front());
+    begin = std::min(begin, std::ranges::mismatch(alone, tokens[a].ids).in1 - alone.begin());
+    tokens[a].bytes = std::ssize(prompt) + std::ssize(answers[a]);
+    tokens[a].ends = !eos.empty();
+    tokens[a].is_usual = begins_as_texts_do(tokens[a].ids, tokenizer);
   }
-  tokens->counts.back() = 1;
-  tokens->ends = true;
+  for (std::size_t a = 0; a < tokens.size(); ++a) {
+    tokens[a].counts.assign(tokens[a].ids.size(), 0);
+    if (!answers[a].empty()) std::fill(tokens[a].counts.begin() + begin, tokens[a].counts.end(), 1);
+  }
+  return tokens;
 }
 
 }  // namespace
@@ -180,13 +213,15 @@ ConversationTokens encode_conversation(const RawDocument& line, const std::strin
 
 std::array<ConversationTokens, 2> encode_preference(const RawDocument& line, const std::string& path, const ChatOptions& options,
                                                     const Tokenizer& tokenizer, Encoder& encoder) {
-  const std::array<JsonValue, 2> rows = rows_of_answers(row_in(line, path), fmt::format("{}:{}", path, line.line));
+  const std::string place = fmt::format("{}:{}", path, line.line);
+  const std::array<JsonValue, 2> rows = rows_of_answers(row_in(line, path), place);
+  const std::array<std::string, 2> where{fmt::format("{}: {}", place, kAnswers[0]), fmt::format("{}: {}", place, kAnswers[1])};
+  if (const JsonValue& prompt = *rows[0].find("prompt"); prompt.is_string())
+    return encode_texts(prompt.as_string(), {rows[0].find("completion")->as_string(), rows[1].find("completion")->as_string()},
+                        where, options, tokenizer, encoder);
   std::array<ConversationTokens, 2> tokens;
-  for (std::size_t a = 0; a < rows.size(); ++a) {
-    const std::string where = fmt::format("{}:{}: {}", path, line.line, kAnswers[a]);
-    tokens[a] = encode_parsed(read_conversation(rows[a], where), where, options, tokenizer, encoder);
-    if (rows[a].find("completion")->is_string()) end_text(&tokens[a], tokenizer.special_ids());
-  }
+  for (std::size_t a = 0; a < rows.size(); ++a)
+    tokens[a] = encode_parsed(read_conversation(rows[a], where[a]), where[a], options, tokenizer, encoder);
   return tokens;
 }
 

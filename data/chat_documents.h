@@ -40,8 +40,9 @@ ConversationTokens encode_conversation(const RawDocument& line, const std::strin
                                        const Tokenizer& tokenizer, Encoder& encoder);
 
 // The chosen and the rejected answer in `line`, each behind the prompt, which does not count: {"prompt", "chosen", "rejected"}, all
-// texts or all lists of messages; of two lists without a prompt that is one, it is the messages that both begin with. The
-// tokenizer's eos, where it has one, ends an answer that is a text, as TRL 1.16 does. As encode_conversation().
+// texts or all lists of messages; without a prompt of that kind it is what both begin with. Texts become the ids that TRL 1.16
+// gives them: the tokenizer's eos ends them, control texts in them are their tokens, and a token that has the prompt's end in it
+// counts. As encode_conversation().
 std::array<ConversationTokens, 2> encode_preference(const RawDocument& line, const std::string& path, const ChatOptions& options,
                                                     const Tokenizer& tokenizer, Encoder& encoder);
 

@@ -92,7 +92,7 @@ std::optional<ChatSource> source_in(const JsonValue& config, const std::string& 
 
 }  // namespace
 
-ChatSource load_chat_source(const std::string& folder, const std::string& name) {
+std::optional<ChatSource> find_chat_source(const std::string& folder, const std::string& name) {
   const std::string config_path = folder + "/tokenizer_config.json", template_path = folder + "/chat_template.jinja";
   JsonValue config;
   if (!folder.empty() && std::filesystem::exists(config_path)) config = read_json_file(config_path, kRules);
@@ -103,12 +103,17 @@ ChatSource load_chat_source(const std::string& folder, const std::string& name) 
   if (!source && !folder.empty() && std::filesystem::exists(template_path))
     source = ChatSource{ChatTemplate::parse(text_of_file(template_path), template_path), {}, {}};
   if (!source) source = source_in(config, config_path);
+  if (source) read_special_tokens(config, &source->variables);
+  return source;
+}
+
+ChatSource load_chat_source(const std::string& folder, const std::string& name) {
+  std::optional<ChatSource> source = find_chat_source(folder, name);
   if (!source)
     throw DataError(
         fmt::format("{}: neither chat_template.jinja nor a chat_template in tokenizer_config.json; give --template chatml, "
                     "--template llama3, or a file",
                     folder));
-  read_special_tokens(config, &source->variables);
   return std::move(*source);
 }
 

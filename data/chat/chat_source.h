@@ -21,8 +21,9 @@ struct ChatSource {
 
 // `name`: a file, or "chatml" or "llama3", which are built in; "": the folder's chat_template.jinja, or else "chat_template" in its
 // tokenizer_config.json (a text, or a list of {name, template} with "default"). `folder`: a tokenizer's, or "" with a `name`.
-// Throws DataError: nothing there, or not readable.
+// Throws DataError: nothing there, or not readable. find_chat_source(): nothing where the folder, or "", has none.
 ChatSource load_chat_source(const std::string& folder, const std::string& name);
+std::optional<ChatSource> find_chat_source(const std::string& folder, const std::string& name);
 
 // The same of the tokenizer that has this name. ConfigError naming `key`: a tokenizer that is no folder, without a `name`.
 ChatSource chat_source_of(const std::string& tokenizer, const std::string& name, std::string_view key);

@@ -57,7 +57,8 @@ std::string left_out_of_names(const HfFolder& folder, const std::vector<Manifest
 class Importer {
  public:
   Importer(const WeightsSource& source, FileTable table, const OnProgress& progress)
-      : folder_(source.hf), values_(source.hf, source.adapter), table_(std::move(table)), progress_(progress) {}
+      : folder_(source.hf), values_(source.hf, source.adapter), table_(std::move(table)), progress_(progress),
+        adapted_(source.adapter != nullptr) {}
 
   // Writes the file, and fills in the hashes of its blocks.
   FileTable write(const std::string& path) {
@@ -76,6 +77,7 @@ class Importer {
     return std::move(table_);
   }
   const ValueCheck& check() const { return check_; }
+  const ContentHashes& hashes() const { return hashes_; }  // of what an adapter was merged into
 
  private:
   void copy(const FileBox& box, BlockStream& stream) {
@@ -91,7 +93,7 @@ class Importer {
         scratch_.resize(static_cast<std::size_t>(n * stored));
         values = scratch_.data();
       }
-      values_.read(box.key, at, {values, static_cast<std::size_t>(n * stored)});
+      values_.read(box.key, at, {values, static_cast<std::size_t>(n * stored)}, adapted_ ? &hashes_[box.key] : nullptr);
       if (given != box.dtype) convert_values(values, given, room.data(), box.dtype, n);
       check_.look({folder_->path(tensor.file), tensor.name}, tensor.shape, at, values, given, room.data(), box.dtype, n);
       stream.filled(static_cast<std::size_t>(n * size));
@@ -107,6 +109,8 @@ class Importer {
   const OnProgress& progress_;
   std::vector<std::byte> scratch_;
   ValueCheck check_;
+  bool adapted_;
+  ContentHashes hashes_;
   std::int64_t done_ = 0;
 };
 
@@ -137,6 +141,7 @@ ConvertReport hf_to_checkpoint(const HfSource& given, const std::string& to, std
   SaveFile file{"weights/w-00000-0.safetensors", table_of(*folder, manifest.tensors, manifest.weights)};
   Importer importer(source, std::move(file.table), progress);
   file.table = importer.write(out.path() + "/" + file.path);
+  check_base(source, importer.hashes(), manifest.tensors);
   manifest.files = {manifest_file(file, manifest.tensors)};
   ConvertReport report{std::ssize(manifest.tensors), file.table.data_bytes(), manifest.weights, from, {file.path},
                        side_files(from)};

@@ -81,8 +81,11 @@ void each_rows(const ManifestTensor& tensor, DType stored, F&& f) {
 
 class Exporter {
  public:
-  Exporter(WeightsSource source, const ExportOptions& options, const OnProgress& progress)
+  // `checkpoint`: the one whose base and adapters `source` has; null: `source` itself.
+  Exporter(WeightsSource source, const ExportOptions& options, const OnProgress& progress,
+           const WeightsSource* checkpoint = nullptr)
       : source_(std::move(source)),
+        says_base_(checkpoint != nullptr ? *checkpoint : source_),
         model_(model_of(source_)),
         tensors_(tensors_of_hf(model_)),
         dtype_(options.dtype.value_or(source_.hf != nullptr ? source_.hf->common_dtype() : source_.manifest.weights)),
@@ -130,7 +133,7 @@ class Exporter {
     write_file(out.path() + "/" + std::string(kConfigName), config_text());
     carry(out.path(), report.warnings);
     for (const std::string& name : side_files(out.path())) report.other_files.push_back(name);
-    check_base(source_, hashes_);
+    check_base(says_base_, hashes_, tensors_);
     out.commit();
     const std::vector<std::string> of_values = check_.warnings();
     for (const std::vector<std::string>& more : {source_.hf == nullptr ? reader_->notes() : std::vector<std::string>(), of_values})
@@ -184,7 +187,8 @@ class Exporter {
       values_.resize(static_cast<std::size_t>(n * size_of(stored_)));
       using Values = WeightsReader::Values;
       reader_->read(exact_ ? Values::kExact : Values::kStored, box, TensorView(values_.data(), stored_, {n}), {},
-                    Narrowing::kRefused, reader_->leaves_in_base(tensor.name) ? &hashes_[tensor.name] : nullptr);
+                    Narrowing::kRefused,
+                    source_.adapter != nullptr || reader_->leaves_in_base(tensor.name) ? &hashes_[tensor.name] : nullptr);
       const std::byte* out = values_.data();
       if (stored_ != dtype_) {
         converted_.resize(static_cast<std::size_t>(n * size_of(dtype_)));
@@ -285,6 +289,7 @@ class Exporter {
   }
 
   WeightsSource source_;
+  const WeightsSource& says_base_;  // what values its base is to have
   ModelConfig model_;
   std::vector<ManifestTensor> tensors_;  // in the order of transformers' state_dict()
   std::vector<std::string> names_;       // of the tensors in the files
@@ -301,26 +306,9 @@ class Exporter {
   std::int64_t done_ = 0, all_bytes_ = 0;
 };
 
-// Reads what the checkpoint left in its base.
-void check_values_of_base(const Resume& checkpoint) {
-  WeightsReader reader(checkpoint);
-  ContentHashes found;
-  std::vector<float> values;
-  for (const ManifestTensor& tensor : checkpoint.manifest.tensors) {
-    if (!tensor.base) continue;
-    each_rows(tensor, DType::kF32, [&](const ShardBox& box) {
-      values.resize(static_cast<std::size_t>(box.elements()));
-      reader.read(WeightsReader::Values::kExact, box, TensorView(values.data(), DType::kF32, {box.elements()}), {},
-                  Narrowing::kRefused, &found[tensor.name]);
-    });
-  }
-  check_base(checkpoint, found);
-}
-
 // For as long as they are merged, the adapters of a checkpoint take PEFT's form beside `to`, and its other weights, where they are
 // no Hugging Face folder, that form in f32.
 ConvertReport merge_adapters(const Resume& checkpoint, const std::string& to, ExportOptions options, const OnProgress& progress) {
-  check_values_of_base(checkpoint);
   const OutputFolder beside(to);
   const std::string adapter = beside.path() + "/adapter";
   checkpoint_to_peft(checkpoint.folder, adapter);
@@ -338,7 +326,7 @@ ConvertReport merge_adapters(const Resume& checkpoint, const std::string& to, Ex
   ModelConfig with_rows = model_of_hf(base.folder);
   with_rows.vocab_size = model_of(checkpoint).vocab_size;  // also where rows were added that did not train
   base.adapter = std::make_shared<PeftAdapter>(adapter, with_rows);
-  return Exporter(std::move(base), options, progress).write(to);
+  return Exporter(std::move(base), options, progress, &checkpoint).write(to);
 }
 
 }  // namespace

@@ -218,7 +218,7 @@ TEST_F(Conversations, InPairsOfAnswersAreADocumentOfTwoSequences) {
     refuse(pairs(texts + row + "\n", chat), 65, parts);
   };
   refused(R"({"prompt": "ab", "chosen": "c"})", {"c.jsonl:2: the row has no \"rejected\"; rows have \"prompt\""});
-  refused(R"({"chosen": "c", "rejected": "d"})", {"c.jsonl:2: the row has no \"prompt\""});
+  refused(R"({"chosen": "c", "rejected": "d"})", {"c.jsonl:2: chosen and rejected begin differently and the row has no"});
   refused(R"({"prompt": "ab", "chosen": "c", "rejected": []})", {"c.jsonl:2: rejected is a list, and prompt is a string"});
   refused(R"({"prompt": "ab", "chosen": "c", "rejected": ""})", {"c.jsonl:2: rejected: no token of the conversation counts"});
   refused(fmt::format(R"({{"chosen": [{0}], "rejected": [{0}, {1}]}})", user, d),
@@ -230,6 +230,17 @@ TEST_F(Conversations, InPairsOfAnswersAreADocumentOfTwoSequences) {
   refuse(pairs(fmt::format(R"({{"prompt": [{}], "chosen": [{}], "rejected": [{}]}})", user, d, b) + "\n", "gpt2"), 65,
          {"give --template"});
   output(pairs("{\"prompt\": \"ab\", \"chosen\": \" c\", \"rejected\": \" d\"}\n", "gpt2"));
+  // Texts need no template, and become what TRL's tokenizer makes of them: control texts, one end, tokens across the prompt's end.
+  remove_file(chat + "/chat_template.jinja");
+  write_file(chat + "/tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "<|end|>"})");
+  output(pairs("{\"prompt\": \"c<|end|>\", \"chosen\": \"d<|end|>\", \"rejected\": \"e\"}\n", chat));
+  expect_tokens({27, 2, 28, 3, 28, 27, 2, 28, 4, 28}, {0, 0, 0, 1, 1, 0, 0, 0, 1, 1});
+  output(pairs("{\"prompt\": \"ca\", \"chosen\": \"b\", \"rejected\": \"d\"}\n", chat));
+  expect_tokens({27, 2, 26, 28, 27, 2, 0, 3, 28}, {0, 0, 1, 1, 0, 0, 1, 1, 1});
+  output(pairs("{\"chosen\": \"abc\", \"rejected\": \"abd\"}\n", chat));
+  expect_tokens({27, 26, 2, 28, 27, 26, 3, 28}, {0, 0, 1, 1, 0, 0, 1, 1});
+  refuse(pairs(fmt::format(R"({{"prompt": [{}], "chosen": [{}], "rejected": [{}]}})", user, d, b) + "\n", chat), 65,
+         {"c.jsonl:1", "give --template"});
 }
 
 TEST_F(Conversations, WithoutACountedTokenAreRefusedOrLeftOut) {

@@ -151,6 +151,35 @@ TEST(PeftMerge, TakesFewerTokensThanTheBaseHas) {
               "beside the base and merged");
 }
 
+// PEFT 0.21 saves both ends of a model whose embedding was resized, by all names that they have in it.
+TEST(PeftMerge, TakesTheEndsOfAResizedModelByAllTheirNames) {
+  const TemporaryFolder place;
+  const std::string file = "/adapter_model.safetensors", prefix = "base_model.model.";
+  const std::string embedding = prefix + "model.embed_tokens", head = prefix + "lm_head";
+  const PeftGolden saved("llama_more_tokens"), tied("qwen2_patterns");
+  fs::copy(saved.folder, place / "saved", fs::copy_options::recursive);
+  test::TensorMap tensors = test::read_safetensors(saved.folder + file);
+  for (const std::string& end : {embedding, head}) {
+    tensors[end + ".modules_to_save.weight"] = tensors.at(end + ".weight");
+    tensors[end + ".original_module.weight"] = tensors.at(embedding + ".weight");
+  }
+  test::write_safetensors(place / ("saved" + file), tensors);
+  for (const std::string& from : {saved.folder, place / "saved"})
+    peft_to_hf({saved.base, from}, place / (from == saved.folder ? "before" : "after"), {});
+  EXPECT_EQ(read_file(place / "after/model.safetensors"), read_file(place / "before/model.safetensors"));
+
+  fs::copy(tied.folder, place / "tied", fs::copy_options::recursive);
+  tensors = test::read_safetensors(tied.folder + file);
+  const std::vector<float> rows(56 * 16, 0.25f);
+  tensors[embedding + ".weight"] = tensors[head + ".weight"] = test::NamedTensor::of<float>({56, 16}, rows);
+  test::write_safetensors(place / ("tied" + file), tensors);
+  peft_to_hf({tied.base, place / "tied"}, place / "merged", {});
+  EXPECT_EQ(test::read_safetensors(place / "merged/model.safetensors").at("model.embed_tokens.weight").values<float>(), rows);
+  tensors.erase(embedding + ".weight");
+  test::write_safetensors(place / ("tied" + file), tensors);
+  expect_error<DataError>([&] { peft_to_hf({tied.base, place / "tied"}, place / "no", {}); }, {"has tensor \"" + head});
+}
+
 TEST(PeftMerge, RoundsOnceToTheBasesDtype) {
   const TemporaryFolder place;
   const PeftGolden golden("llama_dora");

@@ -198,6 +198,69 @@ TEST_F(StoredBases, AnAdapterBesideAnotherBaseIsRefusedWhereItsFolderSaysTheValu
   EXPECT_TRUE(contains(tune("peft", {from}, other), "it says of its base the name \"" + base_ + "\", and no values"));
 }
 
+// Whoever merges it compares the values, too, in every layout that reads them.
+TEST_F(StoredBases, AnAdapterIsMergedIntoItsOwnBaseAlone) {
+  const std::string other = folder_ / "other_base";
+  train(settings("other", of_model({"run.seed=5"})));
+  checkpoint_to_hf(newest(folder_ / "other/ckpt"), other, {});
+  for (const std::string type : {"lora", "dora"}) {
+    SCOPED_TRACE(type);
+    tune(type, {"adapter.type=" + type});
+    const std::string peft = folder_ / (type + "_peft");
+    checkpoint_to_peft(newest(folder_ / (type + "/ckpt")), peft);
+    const auto generate_beside = [&](const std::string& base, const std::vector<std::string>& layout) {
+      generate([&](GenerateOptions& options) {
+        options.hf_folder = base, options.adapter = peft;
+        options.settings = layout;
+      });
+    };
+    const auto expect_refused = [&](const std::string& base) {
+      const std::vector<std::string> says{peft + ": was trained beside " + base_ + ", and " + base + " has other values in model."};
+      expect_error<ConfigError>([&] { peft_to_hf({base, peft}, folder_ / "no", {}); }, says);
+      expect_error<ConfigError>([&] { hf_to_checkpoint({base, peft}, folder_ / "no", {}); }, says);
+      for (const std::vector<std::string>& layout :
+           {std::vector<std::string>{}, {"parallel.tensor=2"}, {"parallel.pipeline=2"}})
+        expect_error<ConfigError>([&] { generate_beside(base, layout); }, says);
+      EXPECT_FALSE(file_exists(folder_ / "no"));
+    };
+    expect_refused(other);
+    const std::string file = base_ + "/model.safetensors", content = read_file(file);
+    write_file(file, with_another_last_value(content));  // of a tensor without an adapter
+    expect_refused(base_);
+    write_file(file, content);
+    for (const std::vector<std::string>& layout : {std::vector<std::string>{}, {"parallel.tensor=2", "parallel.pipeline=2"}})
+      generate_beside(base_, layout);
+    peft_to_hf({base_, peft}, folder_ / (type + "_hf"), {});
+    hf_to_checkpoint({base_, peft}, folder_ / (type + "_ckpt"), {});
+  }
+  // The folder may not say the base's name.
+  const std::string path = folder_ / "lora_peft/adapter_config.json";
+  JsonValue json = read_json_file(path);
+  json.set("base_model_name_or_path", nullptr);
+  write_file(path, to_json_text(json));
+  expect_error<ConfigError>([&] { peft_to_hf({other, folder_ / "lora_peft"}, folder_ / "no", {}); },
+                            {"lora_peft: was trained beside a base that it does not name, and " + other});
+}
+
+// The checkpoints of a run that goes on beside another base by consent have that one.
+TEST_F(StoredBases, AnotherBaseNeedsConsent) {
+  const std::string other = folder_ / "other_base", consent = "checkpoint.allow=model.init_from";
+  train(settings("other", of_model({"run.seed=5"})));
+  checkpoint_to_hf(newest(folder_ / "other/ckpt"), other, {});
+  tune("run", {});
+  copy("run", "first");
+  const Manifest before = manifest_of("run");
+  EXPECT_TRUE(contains(tune("run", {"run.steps=3", consent}, other), "model.embed_tokens.weight has other values in " + other));
+  EXPECT_EQ(manifest_of("run").base, other);
+  EXPECT_NE(manifest_of("run").tensors, before.tensors);
+  use("run");
+  tune("run", {"run.steps=4"}, other);
+  checkpoint_to_peft(newest(folder_ / "first/ckpt"), folder_ / "peft");
+  EXPECT_TRUE(contains(tune("from", {"adapter.init_from=" + (folder_ / "peft"), consent}, other), "was trained beside " + base_));
+  checkpoint_to_peft(newest(folder_ / "from/ckpt"), folder_ / "from_peft");
+  peft_to_hf({other, folder_ / "from_peft"}, folder_ / "merged", {});
+}
+
 TEST_F(StoredBases, AddedTokensAreLookedForAsFarAsAStartHasTime) {
   Documents documents(40, std::vector<std::int32_t>(9, 1));
   documents.back().back() = kStoredVocab;
@@ -357,6 +420,12 @@ TEST_F(StoredBases, ARunBeginsWithTheCopiesOfAPeftFolderInEveryLayout) {
     expect_error<ConfigError>([&] { begin("no", {base, from}); }, {peft, "has copies for 64 tokens", "model.vocab_size is 61"});
     expect_error<ConfigError>([&] { begin("no", {base, from, wide, R"(adapter.modules_to_save=["embed_tokens","lm_head"])"}); },
                               {"adapter.modules_to_save: leaves model.norm.weight without a trained copy, and " + peft});
+    // PEFT saves the ends of a resized model, also where they did not train.
+    JsonValue json = read_json_file(peft + "/adapter_config.json");
+    json.set("modules_to_save", JsonValue::Array{"model.norm"});
+    write_file(peft + "/adapter_config.json", to_json_text(json));
+    expect_error<ConfigError>([&] { begin("no", {base, from, wide}); },
+                              {"has model.embed_tokens.weight of 64 tokens, which did not train, and ", "has 61; merge it"});
   }
 }
 

@@ -92,11 +92,6 @@ void add_boundaries(JsonValue& out, const DataConfig& data, const DataConfig& ot
   out.set("data.eod", eod);
 }
 
-bool allows(const TrainConfig& config, std::string_view path) {
-  return std::ranges::any_of(config.checkpoint.allow,
-                             [&](const std::string& key) { return path == key || path.starts_with(key + "."); });
-}
-
 // `allowed`: the name in checkpoint.allow that consents.
 [[noreturn]] void refuse(const Difference& difference, std::string_view allowed, const Resume& resume) {
   throw ConfigError(
@@ -247,6 +242,11 @@ void check_initial_folder(const TrainConfig& config, const Resume& initial) {
 }
 
 }  // namespace
+
+bool allows(const TrainConfig& config, std::string_view path) {
+  return std::ranges::any_of(config.checkpoint.allow,
+                             [&](const std::string& key) { return path == key || path.starts_with(key + "."); });
+}
 
 void adopt(TrainConfig& config, Resume& resume) {
   const auto [then, faults] = config_of(resume);

@@ -1,6 +1,7 @@
 // A configuration must agree in these with the checkpoint that the run goes on from, or begins with.
 #pragma once
 
+#include <string_view>
 #include <vector>
 
 #include "train/run/resume.h"
@@ -8,6 +9,9 @@
 namespace trident {
 
 struct DataFacts;
+
+// Whether checkpoint.allow lists the key, or a block that it is in.
+bool allows(const TrainConfig& config, std::string_view path);
 
 // Changes `config` to what goes on: a decay length that was not given does not get shorter than it was, and precision.compute
 // "auto" stays what it was. Refuses (ConfigError, both values named) a configuration with another model, seed, loss, batch, split,

@@ -188,29 +188,28 @@ void throw_if_any(const std::optional<Error>& fault, ParallelContext& context) {
   if (first >= 0) throw_if_error(broadcast_text(context.world(), context.host_stream(), fault ? to_text(*fault) : "", first));
 }
 
-// Collective. Reads the base of the checkpoint that was read, which no older checkpoint would replace.
-void load_base(const Resume& resume, RankTrainer& trainer, const Logger& logger) {
+// Refuses another base of `from`, unless checkpoint.allow consents to it.
+void check_base_for(const RunPlan& plan, const WeightsSource& from, const ContentHashes& hashes, int rank, const Logger& logger) {
+  try {
+    check_base(from, hashes, stored_tensors(plan));
+  } catch (const ConfigError& error) {
+    if (!allows(plan.config, "model.init_from")) throw;
+    if (rank == 0) logger.warning("checkpoint.allow lists model.init_from, and so this is not refused: {}", error.what());
+  }
+}
+
+// Collective. Reads the base of the checkpoint that was read, which no older checkpoint would replace. Returns all hashes.
+ContentHashes load_base(const Resume& resume, RankTrainer& trainer, const Logger& logger) {
   TRIDENT_CHECK(resume.base != nullptr || resume.manifest.base.empty(), "{}: its base was not opened", resume.folder);
-  if (resume.base == nullptr) return;
+  if (resume.base == nullptr) return {};
   ParallelContext& context = trainer.context();
   ContentHashes hashes;
   throw_if_any(
       fault_in(resume, {"model.init_from", resume.base->folder}, logger, [&] { hashes = read_base(resume, trainer, logger); }),
       context);
-  check_base(resume, sum_of(hashes, trainer.plan(), context));
-}
-
-// Refuses another base than the one that adapters of another run were trained beside, where their folder says its values.
-void check_base_of_adapters(const Resume& initial, std::span<const ManifestTensor> tensors) {
-  if (initial.beside == nullptr) return;
-  const JsonValue values = initial.beside->base_values();
-  for (const ManifestTensor& tensor : tensors) {
-    const JsonValue* const then = tensor.base && values.is_object() ? values.find(base_value_key(tensor)) : nullptr;
-    if (then == nullptr || (then->is_string() && then->as_string() == fmt::format("{:016x}", *tensor.base))) continue;
-    throw ConfigError(fmt::format("adapter.init_from = {}: was trained beside {}, and {} has other values in {}; name that base in "
-                                  "model.init_from, or begin with adapters of this one (without adapter.init_from)",
-                                  initial.beside->tensors().folder(), initial.beside->config().base, initial.folder, tensor.name));
-  }
+  hashes = sum_of(hashes, trainer.plan(), context);
+  check_base_for(trainer.plan(), resume, hashes, context.rank(), logger);
+  return hashes;
 }
 
 // Collective. Weights alone; nothing takes the place of what cannot be read.
@@ -220,7 +219,6 @@ void load_initial(const Resume& initial, RankTrainer& trainer, const Logger& log
       load_weights(initial, trainer.model(), logger, "model.init_from", trainer.plan().config.model.init_from.value_or(""));
   for (ManifestTensor& tensor : tensors)
     if (tensor.frozen) tensor.base = hashes.at(tensor.name);
-  check_base_of_adapters(initial, tensors);
   if (trainer.context().rank() != 0) return;
   for (const std::string& note : initial.notes) say(note);
   if (initial.hf != nullptr) {
@@ -235,9 +233,9 @@ void load_initial(const Resume& initial, RankTrainer& trainer, const Logger& log
 }
 
 // Collective. Publishes what read_values() has read on all ranks.
-ContentHashes published(const Resume& from, const ContentHashes& mine, RankModel& model) {
+ContentHashes published(const Resume& from, const ContentHashes& mine, RankModel& model, const Logger& logger) {
   ContentHashes hashes = sum_of(mine, model.plan(), model.context());
-  if (from.base != nullptr) check_base(from, hashes);
+  check_base_for(model.plan(), from, hashes, model.context().rank(), logger);
   if (model.store().trains()) {
     model.store().publish_masters();
   } else {
@@ -277,7 +275,7 @@ ContentHashes load_weights(const Resume& from, RankModel& model, const Logger& l
                            std::string_view value) {
   ContentHashes hashes;
   throw_if_any(fault_in(from, {key, value}, logger, [&] { hashes = read_values(from, model, logger); }), model.context());
-  return published(from, hashes, model);
+  return published(from, hashes, model, logger);
 }
 
 Resume load_newest_weights(const Resume& newest, RankModel& model, const Logger& logger, std::string_view key,
@@ -287,7 +285,7 @@ Resume load_newest_weights(const Resume& newest, RankModel& model, const Logger&
     ContentHashes hashes;
     const std::optional<Error> fault = fault_in(from, {key, value}, logger, [&] { hashes = read_values(from, model, logger); });
     if (first_rank(context.world(), context.host_stream(), fault.has_value()) < 0) {
-      published(from, hashes, model);
+      published(from, hashes, model, logger);
       return from;
     }
     throw_if_refused(fault, context);
@@ -317,11 +315,11 @@ std::optional<LoadedCheckpoint> load_checkpoint(const RunInputs& inputs, RankTra
     loaded = next_older(resume.manifest.state.updates, inputs, context);
     trainer.set_lr_schedule(lr_schedule_of(loaded.config));
   }
-  load_base(resume, trainer, logger);
-  std::map<std::string_view, std::optional<std::uint64_t>> in_base;
-  for (const ManifestTensor& tensor : resume.manifest.tensors) in_base.emplace(tensor.name, tensor.base);
-  for (ManifestTensor& tensor : tensors)
-    if (tensor.frozen) tensor.base = in_base[tensor.name];
+  const ContentHashes in_base = load_base(resume, trainer, logger);
+  for (ManifestTensor& tensor : tensors) {
+    const auto hash = in_base.find(tensor.name);
+    if (tensor.frozen && hash != in_base.end() && hash->second != 0) tensor.base = hash->second;
+  }
   if (has_weights_of(resume.manifest, inputs.plan)) {
     trainer.store().publish_weights();
   } else {

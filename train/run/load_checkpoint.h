@@ -27,7 +27,8 @@ struct LoadedCheckpoint {
 // tried again first. Without inputs.resume the weights come from inputs.initial, if that is there, and the run begins at step 1:
 // nothing is returned. Frozen ones of `tensors`, the run's, get their hashes where a base has their values: the checkpoint's base,
 // or what inputs.initial names. DataError where none is whole, NotPermitted where a rank may not read a file, ConfigError where the
-// configuration does not fit it, or the base has other values than the checkpoint was written beside.
+// configuration does not fit it, or the base has other values than the checkpoint was written beside
+// and checkpoint.allow does not list model.init_from.
 std::optional<LoadedCheckpoint> load_checkpoint(const RunInputs& inputs, RankTrainer& trainer, const Logger& logger, const Say& say,
                                                 std::vector<ManifestTensor>& tensors);
 

@@ -246,7 +246,15 @@ Resume open_initial(const std::string& folder, std::string_view value, TiedCopie
 void open_adapter(Resume& initial, const TrainConfig& config) {
   if (!config.adapter.init_from) return;
   const std::string folder = hub_snapshot(*config.adapter.init_from);
-  const auto adapter = std::make_shared<PeftAdapter>(folder, model_of(initial));
+  const ModelConfig base_model = model_of(initial);
+  const auto adapter = std::make_shared<PeftAdapter>(folder, base_model);
+  for (const std::string& name : tensors_by_token(base_model))
+    if (const HfFileTensor* const copy = adapter->tensors().find(name);
+        copy != nullptr && copy->shape.front() != base_model.vocab_size && std::ranges::count(adapter->config().copies, name) == 0)
+      throw ConfigError(fmt::format("adapter.init_from = {}: has {} of {} tokens, which did not train, and {} has {}; merge it "
+                                    "(trident convert --from peft BASE ADAPTER --to ckpt OUT), and begin new adapters beside the "
+                                    "result",
+                                    folder, name, copy->shape.front(), initial.folder, base_model.vocab_size));
   if (const std::int64_t rows = resolve_model(config).vocab_size; adapter->vocab_size() > rows)
     throw ConfigError(fmt::format("adapter.init_from = {}: has copies for {} tokens, and model.vocab_size is {}; set it to {}",
                                   folder, adapter->vocab_size(), rows, adapter->vocab_size()));

@@ -123,10 +123,27 @@ void refuse_base(const WeightsSource& checkpoint, const std::string& why) {
                   checkpoint.folder, checkpoint.manifest.base, why));
 }
 
-void check_base(const WeightsSource& checkpoint, const ContentHashes& found) {
-  for (const ManifestTensor& tensor : checkpoint.manifest.tensors)
-    if (const auto hash = found.find(tensor.name); tensor.base && hash != found.end() && hash->second != *tensor.base)
-      refuse_base(checkpoint, fmt::format("{} has other values in {} now", tensor.name, checkpoint.base->folder));
+void check_base(const WeightsSource& source, const ContentHashes& found, std::span<const ManifestTensor> tensors) {
+  const auto hash_of = [&](const ManifestTensor& tensor) {
+    const auto hash = found.find(tensor.name);
+    return hash == found.end() ? 0 : hash->second;
+  };
+  for (const ManifestTensor& tensor : source.manifest.tensors)
+    if (const std::uint64_t hash = hash_of(tensor); tensor.base && hash != 0 && hash != *tensor.base)
+      refuse_base(source, fmt::format("{} has other values in {} now", tensor.name, source.base->folder));
+  const PeftAdapter* const adapter = (source.beside != nullptr ? source.beside : source.adapter).get();
+  const JsonValue values = adapter == nullptr ? JsonValue() : adapter->base_values();
+  for (const ManifestTensor& tensor : tensors) {
+    const std::uint64_t hash = hash_of(tensor);
+    const JsonValue* const then = hash != 0 && values.is_object() ? values.find(base_value_key(tensor)) : nullptr;
+    if (then == nullptr || (then->is_string() && then->as_string() == fmt::format("{:016x}", hash))) continue;
+    const std::string& base = adapter->config().base;
+    throw ConfigError(fmt::format("{}{}: was trained beside {}, and {} has other values in {}; name that base{}, or adapters of "
+                                  "this one",
+                                  source.beside != nullptr ? "adapter.init_from = " : "", adapter->tensors().folder(),
+                                  base.empty() ? "a base that it does not name" : base, source.folder, tensor.name,
+                                  source.beside != nullptr ? " in model.init_from" : ""));
+  }
 }
 
 namespace {
@@ -194,7 +211,8 @@ std::vector<std::string> read_weights(const WeightsSource& source, const ParamSt
       continue;
     }
     if (is_adapter_tensor(box.tensor) && !reader.has(box.tensor)) continue;
-    const bool counts = hashes != nullptr && box.written && (is_frozen || reader.leaves_in_base(box.tensor));
+    const bool has_base = is_frozen || source.adapter != nullptr || reader.leaves_in_base(box.tensor);
+    const bool counts = hashes != nullptr && box.written && has_base;
     reader.read(as_stored ? Values::kStored : Values::kExact, box, is_master ? shard.master : shard.param, write,
                 is_master ? Narrowing::kRefused : Narrowing::kRounded, counts ? &(*hashes)[box.tensor] : nullptr);
   }

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,9 +62,9 @@ class WeightsReader {
 
 // ConfigError naming the checkpoint, its base as recorded, and why that does not serve.
 [[noreturn]] void refuse_base(const WeightsSource& checkpoint, const std::string& why);
-// Refuses a base in which a tensor has another hash than the checkpoint says, naming the first and the base that was read. `found`:
-// of all ranks together.
-void check_base(const WeightsSource& checkpoint, const ContentHashes& found);
+// Refuses (ConfigError, both named) a base in which a tensor has another hash than the checkpoint says, or the PEFT folder that is
+// merged into it or trains beside it. `found`: of all ranks together, of the model's `tensors`; 0: not read.
+void check_base(const WeightsSource& source, const ContentHashes& found, std::span<const ManifestTensor> tensors);
 
 // The configuration of the run that wrote a checkpoint. As read_stored().
 StoredConfig config_of(const WeightsSource& checkpoint);
@@ -93,7 +94,7 @@ std::vector<ManifestTensor> without_adapters(std::vector<ManifestTensor> tensors
 // it has no masters, or where they are what a store that does not train is to have, bit by bit. Adapters that the source lacks stay
 // as they were, but for magnitudes: those become the lengths of the rows of the weights that were read. `holder`: which part of the
 // parameters this rank has (RankModel::shard_holder()). `*hashes`, where it is given, gets what this rank has to add to the hashes
-// of frozen tensors, and of tensors in a base. Returns WeightsReader::notes().
+// of frozen tensors, of tensors in a base, and of all into which an adapter is merged. Returns WeightsReader::notes().
 // DataError naming file and tensor; StorageError. Enqueues on `stream` where the shards lie on a device.
 std::vector<std::string> read_weights(const WeightsSource& source, const ParamStore& store, const ShardHolder& holder,
                                       Device& device, Stream& stream, ContentHashes* hashes = nullptr);
