@@ -6,11 +6,13 @@
 #include <array>
 #include <cctype>
 #include <optional>
+#include <sstream>
 
 #include "app/help_text.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
 #include "core/nearest_name.h"
+#include "core/printable.h"
 #include "core/shell_word.h"
 #include "import/foreign_input.h"
 #include "import/text_limits.h"
@@ -275,6 +277,18 @@ void in_range(CLI::Option* option, double least, double most) {
     return std::string();
   };
   option->check(CLI::Validator(check, ""));
+}
+
+std::string on_screen(const std::string& text, const CommandContext& context) {
+  if (context.console != ConsoleMode::kTerminal) return on_lines(text);
+  std::istringstream lines(on_lines(text));
+  std::string out;
+  for (std::string line; std::getline(lines, line);) {
+    const std::size_t begin = std::min(line.find_first_not_of(' '), line.size());
+    const bool is_whole = line.find("  ", begin) != line.npos || line.find("--set ") != line.npos;
+    out += (is_whole ? line : folded_between_words(line, begin + 2, context.columns)) + '\n';
+  }
+  return out;
 }
 
 void refuse_given(const CLI::App& app, std::initializer_list<const char*> flags, std::string_view why, std::string_view instead) {

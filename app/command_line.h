@@ -53,6 +53,9 @@ void in_range(CLI::Option* option, double least, double most);
 // no questions"; `instead`: "give --choices FILE".
 void refuse_given(const CLI::App& app, std::initializer_list<const char*> flags, std::string_view why, std::string_view instead);
 
+// on_lines(); on a terminal lines of words are folded between them, while tables and what is to be pasted stay whole.
+std::string on_screen(const std::string& text, const CommandContext& context);
+
 // Parses into what was bound to `app`. Where --help is among the arguments, prints the help: then false, and nothing is left to do.
 // Throws ConfigError with the nearest flag for an unknown one.
 bool parse_flags(CLI::App& app, const Arguments& arguments, const CommandContext& context, const FlagTexts& texts = {});

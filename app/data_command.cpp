@@ -88,6 +88,7 @@ ChatOptions chat_options(const ChatFlags& flags, const std::string& tokenizer, b
   ChatOptions chat{.source = pairs              ? *std::move(pairs)
                              : flags.preference ? ChatSource{ChatTemplate::parse(kNone, "no template"), {}, {}}
                                                 : chat_source_of(tokenizer, flags.chat_template, "--chat")};
+  chat.template_name = flags.chat_template;
   for (const LossKind kind : {LossKind::kAssistant, LossKind::kCompletion, LossKind::kAll, LossKind::kLast})
     if (flags.loss == to_string(kind)) chat.loss = kind;
   if (flags.skip_empty) chat.empty = EmptyConversations::kSkipped;

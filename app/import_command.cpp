@@ -129,8 +129,6 @@ StudySpec neighbours_of(const Import& import, const ImportFlags& flags) {
   OptionValues values = *flags.rules.base;
   take_import(values, import);
   for (const std::string& setting : flags.base.settings) values.take_setting(setting);
-  values.take_import("run.steps", 1, "", true);  // no price depends on it, nor on the data
-  values.take_import("data.train", "none", "", true);
   std::vector<std::string> built;
   for (const ImportedValue& value : import.values)
     if (is_reserved(value)) built.push_back(fmt::format("{}={}", value.path, find_option(value.path)->fallback));

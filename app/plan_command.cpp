@@ -1,6 +1,6 @@
 // trident plan --config FILE [--set path=value ...] [--ranks N] [--json] [--program]
 // trident plan cluster NAME --config FILE [--gpus N] [--tokens N] [--json | --csv] [--program] [--html FILE] [--trace FILE]
-// trident plan search --config FILE --cluster NAME|FILE --gpus N [--best N] [--write FILE] [--html FILE] [--json]
+// trident plan search NAME --config FILE --gpus N [--best N] [--write FILE] [--html FILE] [--json]
 #include <algorithm>
 #include <cstdint>
 #include <ostream>
@@ -12,6 +12,7 @@
 #include "core/at.h"
 #include "core/counted.h"
 #include "core/file_io.h"
+#include "core/nearest_name.h"
 #include "core/printable.h"
 #include "planner/predict/plan_on_cluster.h"
 #include "planner/price/cluster.h"
@@ -33,9 +34,8 @@ bool has_flag(const Arguments& arguments, const std::string& flag) {
 
 PlanDetail detail_of(bool program) { return program ? PlanDetail::kProgram : PlanDetail::kSums; }
 
-TrainConfig read_config(const ConfigFlags& flags) {
-  OptionValues values;
-  return with_facts_of_files(load_train_config(flags.file, with_stored_model(flags.file, flags.settings), values));
+TrainConfig read_config(const ConfigFlags& flags, OptionValues values) {
+  return with_facts_of_files(config_to_plan(values, flags.settings));
 }
 
 }  // namespace
@@ -69,14 +69,16 @@ void plan_command(const Arguments& arguments, const CommandContext& context) {
     if (argument == "--cases")
       throw ConfigError(fmt::format("--cases: another program answers tables of published runs; run trident_cases {}, which is "
                                     "built with the tests", next));
+    if (const auto near = likely_name(argument, {"cluster", "search"}); !near.empty())
+      return fmt::format("did you mean trident plan {}?", near);
     return foreign_flag_hint(argument, next);
   };
   if (!parse_flags(app, arguments, context, {{}, instead})) return;
   check_named_files(app, {"--config"}, {});
-  const TrainConfig config = read_config(flags);
+  const TrainConfig config = read_config(flags, values_of_file(flags));
   const PlannedRun planned = plan_run(config, ranks, *context.make_cuda());
-  context.out << on_lines(json ? to_json_text(to_json(planned.report, planned.plan, detail_of(program))) + '\n'
-                               : to_text(planned.report, planned.plan, detail_of(program)));
+  context.out << (json ? on_lines(to_json_text(to_json(planned.report, planned.plan, detail_of(program))) + '\n')
+                       : on_screen(to_text(planned.report, planned.plan, detail_of(program)), context));
 }
 
 void plan_cluster_command(const Arguments& arguments, const CommandContext& context) {
@@ -106,14 +108,10 @@ void plan_cluster_command(const Arguments& arguments, const CommandContext& cont
   };
   if (!parse_flags(app, arguments, context, {{}, instead})) return;
   check_named_files(app, {"--config", "--cluster"}, {"--html", "--trace"});
-  if (question.cluster.empty())
-    throw ConfigError(
-        "trident plan cluster: NAME or --cluster is required; give a name like h100_sxm_ndr, cpu, or the path of a file");
   if (csv && json) throw ConfigError("--csv: is another form of what --json prints; leave one of them out");
-  context.out << on_lines(plan_on_cluster(read_config(flags), question, detail_of(program),
-                                          json  ? PlanForm::kJson
-                                          : csv ? PlanForm::kCsv
-                                                : PlanForm::kText));
+  const PlanForm form = json ? PlanForm::kJson : csv ? PlanForm::kCsv : PlanForm::kText;
+  const std::string answer = plan_on_cluster(read_config(flags, values_of_file(flags)), question, detail_of(program), form);
+  context.out << (form == PlanForm::kText ? on_screen(answer, context) : on_lines(answer));
 }
 
 void plan_search_command(const Arguments& arguments, const CommandContext& context) {
@@ -127,21 +125,24 @@ void plan_search_command(const Arguments& arguments, const CommandContext& conte
   int gpus = 0, best = 10, rank = 1;
   bool json = false;
   add_config_flags(app, flags);
-  app.add_option("--cluster", cluster, "a cluster by name like h100_sxm_ndr, cpu, or the path of its file")
-      ->type_name("NAME|FILE")
-      ->required();
+  app.add_option("NAME,--cluster", cluster,
+                 "a cluster by name like h100_sxm_ndr, cpu, or the path of its file; required, as NAME or --cluster");
   in_range(app.add_option("--gpus", gpus,
                           "how many GPUs of it, required; of processors: ranks, or else 1, 2, 4 and so on up to the cores"),
            1, kMostSearchedGpus);
   in_range(app.add_option("--best", best, "how many layouts to show")->capture_default_str(), 1, kMostReported);
-  app.add_option("--write", write, "write the configuration with the best layout to this file, as trident train takes it");
+  app.add_option("--write", write,
+                 "write what --config and --set say, with the best layout, to this file, as trident train takes it");
   in_range(app.add_option("--rank", rank, "with --write: of the layout with this number, in place of the best"), 1, kMostReported);
   app.add_option("--html", html, "write a page to look at in a browser, in one file");
   app.add_flag("--json", json, "print one JSON object");
   if (!parse_flags(app, arguments, context, {{}, foreign_flag_hint})) return;
   check_named_files(app, {"--config", "--cluster"}, {"--write", "--html"});
   if (write.empty()) refuse_given(app, {"--rank"}, "no configuration is written", "add --write FILE");
-  SearchRequest request{.config = read_config(flags), .gpus = gpus, .keep = static_cast<std::size_t>(best)};
+  OptionValues values = values_of_file(flags);
+  SearchRequest request{.config = with_facts_of_files(config_to_plan(values, flags.settings)),
+                        .gpus = gpus,
+                        .keep = static_cast<std::size_t>(best)};
   request.processors = find_processors(cluster);
   if (!request.processors) {
     request.cluster = find_cluster(shipped_price_book(), cluster);
@@ -159,11 +160,15 @@ void plan_search_command(const Arguments& arguments, const CommandContext& conte
     throw ConfigError(fmt::format("--rank = {}: only {} shown; give another, or a larger --best", rank,
                                   counted(shown, "layout is", "layouts are")));
   if (!html.empty()) write_file(html, to_html(page_of(found)));
-  context.out << (json ? to_json_text(to_json(found)) + '\n' : to_text(found));
+  context.out << (json ? to_json_text(to_json(found)) + '\n' : on_screen(to_text(found), context));
   if (write.empty()) return;
-  const SearchLayout& chosen = at(found.best, rank - 1).layout;
-  write_file(write, to_json_text(to_json(with_layout(request.config, chosen)), 2) + '\n');
-  if (!json) context.out << "\nwritten: " << on_one_line(write) << '\n';
+  const TrainConfig chosen = config_to_plan(values, at(found.best, rank - 1).settings);
+  write_file(write, to_json_text(given_to_json(chosen, values), 2) + '\n');
+  if (json) return;
+  const auto is_given = [&](const char* key) { return values.at(key).origin != OptionValue().origin; };
+  const bool trains = is_given("data.train") && (is_given("run.steps") || is_given("run.epochs"));
+  context.out << fmt::format("\nwritten: {}{}\n", on_one_line(write),
+                             trains ? "" : "; to train it, give data.train and run.steps, too");
 }
 
 }  // namespace trident

@@ -113,7 +113,9 @@ void study_command(const Arguments& arguments, const CommandContext& context) {
     throw ConfigError(fmt::format("no point of the study can be: {}; vary other values", reasons_text(result)));
   if (!flags.svg.empty()) write_file(flags.svg, study_svg(result));
   if (!flags.html.empty()) write_file(flags.html, study_html(result));
-  context.out << (flags.json ? to_json_text(to_json(result)) + '\n' : on_lines(flags.csv ? to_csv(result) : to_text(result)));
+  context.out << (flags.json  ? to_json_text(to_json(result)) + '\n'
+                  : flags.csv ? on_lines(to_csv(result))
+                              : on_screen(to_text(result), context));
 }
 
 }  // namespace trident

@@ -124,6 +124,7 @@ DatasetRecord record_from(const std::string& path, const JsonValue& json) {
   record.counts = {top.integer("documents"), top.integer("sequences"), top.integer("tokens")};
   record.origin.packed = top.optional_integer("packed");
   record.origin.pairs = top.flag("pairs");
+  if (top.has("chat_template")) record.origin.chat_template = top.text("chat_template");
   if (top.has("options")) record.origin.options = top.text("options");
   record.bin = sampled_from(top.object("bin"));
   record.idx = sampled_from(top.object("idx"));
@@ -301,6 +302,7 @@ JsonValue to_json(const DatasetRecord& record) {
   json.set("tokens", record.counts.tokens);
   if (record.origin.packed) json.set("packed", *record.origin.packed);
   if (record.origin.pairs) json.set("pairs", true);
+  if (!record.origin.chat_template.empty()) json.set("chat_template", record.origin.chat_template);
   if (!record.origin.options.empty()) json.set("options", record.origin.options);
   json.set("bin", to_json(record.bin));
   json.set("idx", to_json(record.idx));

@@ -37,6 +37,7 @@ struct DatasetOrigin {
   std::int64_t num_sources = 0, source_bytes = 0;
   std::optional<std::int64_t> packed = {};  // documents are packs of at most so many tokens (pack_datasets.h)
   bool pairs = false;  // every two sequences are a chosen and a rejected answer
+  std::string chat_template = {};  // as --template named it; "": that of the tokenizer's folder, or none
   std::string options = {};  // what else decided the documents, a hash that tells inputs apart included; "": not known
 
   static constexpr std::size_t kRecordedSources = 256;

@@ -55,6 +55,7 @@ DatasetOrigin origin_of(std::span<const IndexedDataset> datasets) {
                                   "prepare both again, alike (earlier versions recorded no pairs), or take each by itself",
                                   datasets[0].prefix(), dataset.prefix()));
     origin.pairs = pairs;
+    if (record) origin.chat_template = record->origin.chat_template;
     if (!record || !record->origin.tokenizer) continue;
     if (first == nullptr) {
       first = &dataset.prefix();

@@ -315,7 +315,8 @@ PrepareStats prepare_text(const std::vector<std::string>& names, const Tokenizer
   std::int64_t bytes_total = 0;
   DatasetOrigin origin{.tokenizer = recorded(tokenizer, options.rule),
                        .sources = {},
-                       .pairs = options.chat != nullptr && options.chat->preferences};
+                       .pairs = options.chat != nullptr && options.chat->preferences,
+                       .chat_template = options.chat == nullptr ? "" : options.chat->template_name};
   for (const std::string& path : inputs) {
     for (const std::string& output : {bin_path(output_prefix), idx_path(output_prefix), record_path(output_prefix)}) {
       std::error_code ignored;  // of files that are not there

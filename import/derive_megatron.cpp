@@ -253,6 +253,11 @@ void set_data(Facts& facts) {
 
 void set_run(Facts& facts) {
   fill(facts, "precision.compute", "fp32", ": neither --bf16 nor --fp16");
+  if (const Fact* const dir = facts.find("checkpoint.dir")) {  // one folder for the run; a base or --set may say another
+    Fact beside = *dir;
+    beside.weight = Weight::kDefault;
+    facts.take("run.dir", beside);
+  }
   take_fp8(facts);
   if (const std::optional<Fact> load = facts.pull("checkpoint.resume")) {
     const Fact* const dir = facts.find("checkpoint.dir");

@@ -366,11 +366,16 @@ void add_run(const RunFolder& run, const std::string& of, std::vector<ReportSect
     }(blocks));
     if (!section.blocks.empty()) sections.push_back(std::move(section));
   };
-  std::optional<DrawnTimeline> measured, simulated;
-  if (const JsonValue* const step = run.last_step.find("measured"); step != nullptr && step->is_object())
-    measured.emplace(words(*step, "title"), *step);
-  if (const JsonValue* const step = run.last_step.find("simulated"); step != nullptr && step->is_object())
-    simulated.emplace(words(*step, "title"), *step);
+  const auto step_of = [&](std::string_view name) {
+    const JsonValue* const step = run.last_step.find(name);
+    return step != nullptr && step->is_object() ? std::optional(DrawnTimeline{words(*step, "title"), *step}) : std::nullopt;
+  };
+  std::optional<DrawnTimeline> measured = step_of("measured"), simulated = step_of("simulated");
+  if (measured && simulated)  // one scale, so that they can be compared by eye
+    for (DrawnTimeline* const one : {&*measured, &*simulated}) {
+      const JsonValue& other = (one == &*measured ? simulated : measured)->data;
+      if (number(other, "end") > number(one->data, "end")) one->data.set("end", *other.find("end"));
+    }
   add("Texts", samples_table(run));
   add("A step", measured, simulated, times_plot(run));
   add("Memory and traffic", memory_bars(run), traffic_table(run));

@@ -313,7 +313,7 @@ constexpr ForeignKey kMegatronData[] = {
 };
 
 constexpr ForeignKey kMegatronSaving[] = {
-    {"save", kMapped, "checkpoint.dir"},
+    {"save", kMapped, "checkpoint.dir", "", "and run.dir, unless it is given: logs lie beside the checkpoints"},
     {"load", kMapped, "checkpoint.resume", "", "auto where it is --save's folder; a checkpoint of Trident, not of Megatron-LM"},
     {"finetune", kMapped, "model.init_from@finetune", "true", "--load becomes model.init_from"},
     {"pretrained_checkpoint", kMapped, "model.init_from", "",

@@ -272,6 +272,13 @@ std::int64_t ClusterForecast::needed_bytes() const {
   return process ? std::llround(process->resident_bytes) : most().total();
 }
 
+std::string room_text(double needed, double there) {
+  if (there == 0) return "";
+  const double off = std::abs(there - needed);
+  return fmt::format(" of {}, {} {}", bytes_text(there), off < 5e7 ? bytes_text(off) : gigabytes_text(off),
+                     needed > there ? "too much" : "free");
+}
+
 int planned_replica(const ParallelConfig& parallel) {
   const std::int64_t ranks = ranks_of_a_replica(parallel);
   if (ranks > kMostGpus)

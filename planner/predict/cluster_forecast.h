@@ -101,6 +101,9 @@ struct ClusterForecast {
 // ConfigError naming what cannot be: GPUs that make no whole replicas, what make_run_plan() refuses, a table that a profile lacks.
 ClusterForecast plan_on(const PlanHardware& hardware, const TrainConfig& config, int gpus);
 
+// " of 84.9 GB, 1.6 GB free", or "... too much", behind the bytes that are needed; "" where what is there is not known (0).
+std::string room_text(double needed, double there);
+
 // ranks_of_a_replica(). Throws ConfigError above kMostGpus: so many are not planned.
 int planned_replica(const ParallelConfig& parallel);
 

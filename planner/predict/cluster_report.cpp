@@ -364,9 +364,7 @@ std::string verdict_text(const ClusterReport& report) {
   text += plan.process ? fmt::format("the process of {} takes", counted(ranks, "rank"))
                        : fmt::format("the most loaded rank, of stage {}, takes", plan.most().stage);
   text += fmt::format(" {}{}{}\n", bytes_text(needed), in_brackets(needed_band(report), bytes_text),
-                      !known        ? "; how much that machine has is not known"
-                      : plan.process ? fmt::format(" of the {} of this machine", bytes_text(report.hardware.device_bytes))
-                                     : fmt::format(" of {}", bytes_text(report.hardware.device_bytes)));
+                      known ? room_text(needed, report.hardware.device_bytes) : "; how much that machine has is not known");
   const double rate = plan.tokens_per_second();
   text += fmt::format("a step takes {}{}: {} tokens/s{}", seconds_text(plan.seconds()),
                       in_brackets(seconds_band(report, plan.seconds()), seconds_text), rounded_text(rate),

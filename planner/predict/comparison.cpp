@@ -165,6 +165,8 @@ Comparison compare(const std::optional<PredictedStep>& step, const std::string& 
   }
   if (run.one_machine)
     out.not_judged = "the nodes are one machine, and each takes its cores for its own";
+  else if (run.profile_of_another)
+    out.not_judged = "the profile is of another processor";
   else if (out.first_step_alone)
     out.not_judged = "it was the first step alone, which also meets its memory";
   else if (out.worked)
@@ -208,15 +210,16 @@ std::vector<Comparison::Off> Comparison::off() const {
 Table comparison_table(const Comparison& c) {
   Table table{"", {{"", true}, {"predicted", false, 12}, {"measured", false, 12}, {"", true}}, {}, 2};
   auto& rows = table.rows;
+  const auto judged = [&](double predicted, double measured) { return c.not_judged.empty() ? percent(predicted, measured) : ""; };
   for (const ComparedPart& part : c.parts) {
     const double least = kNotShown * std::max(c.step_predicted, c.step_measured);
     if (std::abs(part.predicted) < least && std::abs(part.measured) < least) continue;
-    const std::string off = part.measured < least ? "" : percent(part.predicted, part.measured);
+    const std::string off = part.measured < least ? "" : judged(part.predicted, part.measured);
     rows.push_back({name_of(part), milliseconds(part.predicted), milliseconds(part.measured), off});
   }
   if (c.predicted)
     rows.push_back(
-        {"step", milliseconds(c.step_predicted), milliseconds(c.step_measured), percent(c.step_predicted, c.step_measured)});
+        {"step", milliseconds(c.step_predicted), milliseconds(c.step_measured), judged(c.step_predicted, c.step_measured)});
   if (c.bubble_predicted && c.bubble_measured)
     rows.push_back(
         {"bubble (idle over ideal)", fmt::format("{:.3f}", *c.bubble_predicted), fmt::format("{:.3f}", *c.bubble_measured), ""});

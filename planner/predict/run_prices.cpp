@@ -25,7 +25,7 @@ const std::string* named_profile(const TrainConfig& config) {
   return name && *name != kNoKeptProfile ? &*name : nullptr;
 }
 
-RunPrices none(std::string why) { return {nullptr, "", std::move(why), {}}; }
+RunPrices none(std::string why) { return {.prices = nullptr, .profile = "", .why_not = std::move(why)}; }
 
 GpuRates rates_of_gpus(const RunPlan& plan, const std::vector<std::string>& gpus) {
   if (const std::string* const file = named_profile(plan.config)) return gpu_rates_from_json(read_json_file(*file), *file);
@@ -41,7 +41,7 @@ GpuRates rates_of_gpus(const RunPlan& plan, const std::vector<std::string>& gpus
 RunPrices on_gpus(const RunPlan& plan, const RunHardware& hardware) {
   const GpuRates rates = rates_of_gpus(plan, hardware.gpus);
   const ClusterLinks links{hardware.ranks_of_node, rates.nvlink, rates.network};
-  return {std::make_shared<GpuPrices>(rates, links), fmt::format("the profile {}", rates.name), {}, {}};
+  return {std::make_shared<GpuPrices>(rates, links), fmt::format("the profile {}", rates.name)};
 }
 
 CpuRates rates_of_processors(const RunPlan& plan, const RunHardware& hardware) {
@@ -52,10 +52,12 @@ CpuRates rates_of_processors(const RunPlan& plan, const RunHardware& hardware) {
 RunPrices on_processors(const RunPlan& plan, const RunHardware& hardware) {
   CpuRates rates = rates_of_processors(plan, hardware);
   const std::string name = name_of_profile(rates);
+  const bool of_another = named_profile(plan.config) != nullptr && rates.processor != processor_name();
   const auto prices =
       std::make_shared<CpuPrices>(std::move(rates), CpuPlace{hardware.ranks_of_node, plan.threads_per_rank, plan.compute});
   return {
-      prices, name, {}, [prices, ranks = hardware.ranks_of_process](double bytes) { return prices->resident_bytes(bytes, ranks); }};
+      prices, name, {}, [prices, ranks = hardware.ranks_of_process](double bytes) { return prices->resident_bytes(bytes, ranks); },
+      of_another};
 }
 
 }  // namespace

@@ -20,6 +20,7 @@ struct RunPrices {
   std::string profile;                                      // whose: "the profile cpu"
   std::string why_not = {};                                 // a sentence's end, where there are none
   std::function<double(double arena_bytes)> resident = {};  // bytes of a process whose arenas are these; not set: not predicted
+  bool of_another = false;  // processor than this machine's: run.hardware_profile named the profile
 };
 
 // ConfigError where run.hardware_profile names a file that is no profile of such devices, before a run starts with it.

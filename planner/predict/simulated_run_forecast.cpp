@@ -70,6 +70,7 @@ std::vector<std::string> SimulatedRunForecast::compare(const RunSummary& summary
   run.ranks = inputs_.plan.world_size();
   run.ranks_at_once = inputs_.ranks_at_once;
   run.one_machine = inputs_.one_machine;
+  run.profile_of_another = prices_.of_another;
   run.on_host = hardware_.device == DeviceKind::kCpu;
   run.bubble_over_ideal = summary.replayed_bubble;
   run.bubble_of_flops = inputs_.plan.predicted_bubble;

@@ -21,8 +21,10 @@ template <class Entry>
 [[noreturn]] void refuse_name(std::string_view what, std::string_view name, const std::vector<Entry>& entries,
                               std::vector<std::string_view> names = {}) {
   for (const Entry& entry : entries) names.push_back(entry.file);
-  throw ConfigError(fmt::format("{} = {}: there is no such one; write the path of a file, or one of {}{}", what, in_quotes(name),
-                                fmt::join(names, ", "), name_hint(name, names)));
+  const std::string wrong = name.empty() ? fmt::format("{}: missing", what)
+                                         : fmt::format("{} = {}: there is no such one", what, in_quotes(name));
+  throw ConfigError(fmt::format("{}; write the path of a file, or one of {}{}", wrong, fmt::join(nearest_first(name, names), ", "),
+                                name_hint(name, names)));
 }
 
 GpuRates find_hardware(const PriceBook& book, const std::string& name, const std::string& path) {

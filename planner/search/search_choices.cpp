@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/counted.h"
+#include "core/number_text.h"
 
 namespace trident {
 
@@ -40,7 +41,7 @@ std::string to_text(const std::vector<ChoiceTime>& times) {
   for (const ChoiceTime& time : times) least = std::min(least, time.seconds);
   std::string text = "slower: the fastest timed layout with ..., and how much longer its step is\n";
   for (const ChoiceTime& time : times)
-    text += fmt::format("  {:<28} {:.4g} s  {:+.1f} %\n", time.choice, time.seconds, 100 * (time.seconds / least - 1));
+    text += fmt::format("  {:<28} {}  {:+.1f} %\n", time.choice, seconds_text(time.seconds), 100 * (time.seconds / least - 1));
   return text;
 }
 

@@ -20,7 +20,10 @@ Table layouts_table(const std::vector<FoundLayout>& layouts, std::size_t first, 
     table.rows.push_back({fmt::format("{}", first++), to_string(found.layout), seconds_text(found.seconds),
                           rounded_text(found.tokens_per_second),
                           result.on_processors() ? "-" : rounded_text(found.tokens_per_second / result.gpus),
-                          percent_digits(found.mfu) + " %", bytes_text(found.memory.total()), found.next_limit});
+                          percent_digits(found.mfu) + " %",
+                          bytes_text(found.needed_bytes) + room_text(static_cast<double>(found.needed_bytes),
+                                                                     static_cast<double>(result.device_bytes)),
+                          found.next_limit});
   return table;
 }
 
@@ -65,8 +68,8 @@ Table rejections_table(const Rejections& rejections) {
 ReportPage page_of(const SearchResult& result) {
   ReportPage page{"Layouts of " + result.model, "", {}};
   const std::string hardware = result.on_processors() ? result.cluster
-                                                      : fmt::format("{} GPUs of {}, {} of each for tensors", result.gpus,
-                                                                    result.cluster, bytes_text(result.usable_bytes));
+                                                      : fmt::format("{} GPUs of {}, {} each", result.gpus, result.cluster,
+                                                                    bytes_text(result.device_bytes));
   page.subtitle = fmt::format("{}; {} sequences of {} tokens a step", hardware, result.global_batch, result.sequence);
   const auto count = [](std::size_t layouts) { return with_commas(static_cast<std::int64_t>(layouts)); };
   Paragraph looked{fmt::format("{} layouts looked at, {} fit, {} timed. Predicted, not measured.", count(result.layouts),

@@ -42,13 +42,12 @@ MemoryUse largest_part(const ArenaMemory& memory) {
                            [&](MemoryUse a, MemoryUse b) { return memory[a] < memory[b]; });
 }
 
-// "87.2 of 78.4 GB on pipeline rank 0, most of it activations 60.1 GB".
-std::string need(const LayoutCosts::Worst& worst, std::int64_t usable) {
+// "87.2 of 84.9 GB on pipeline rank 0, most of it activations 60.1 GB".
+std::string need(const LayoutCosts::Worst& worst, std::int64_t needed, std::int64_t there) {
   const MemoryUse part = largest_part(worst.memory);
-  const std::int64_t needed = worst.memory.total();
-  AmountUnit unit = byte_unit(std::max(needed, usable));
-  while (unit.decimals < 9 && unit.number(needed) == unit.number(usable)) ++unit.decimals;  // the difference is seen
-  return fmt::format("{} of {} {} on pipeline rank {}, most of it {} {}", unit.number(needed), unit.number(usable), unit.name,
+  AmountUnit unit = byte_unit(std::max(needed, there));
+  while (unit.decimals < 9 && unit.number(needed) == unit.number(there)) ++unit.decimals;  // the difference is seen
+  return fmt::format("{} of {} {} on pipeline rank {}, most of it {} {}", unit.number(needed), unit.number(there), unit.name,
                      worst.rank, to_string(part), byte_unit(worst.memory[part]).text(worst.memory[part]));
 }
 
@@ -135,7 +134,7 @@ class Search {
     result_ = heading_of(request_, model_);
     result_.gpus = request_.gpus;
     result_.cluster = request_.cluster.name;
-    result_.usable_bytes = usable({});
+    result_.device_bytes = static_cast<std::int64_t>(hardware_.device_bytes);
     const std::vector<SearchLayout> layouts = enumerate_layouts(space_of(request_, request_.gpus), model_, result_.rejections);
     result_.layouts = layouts.size();
     if (layouts.empty()) refuse_batch(request_, result_.rejections);
@@ -191,8 +190,9 @@ class Search {
     }
     if (closest) {
       const SearchLayout& layout = layouts[*closest];
-      rejected.example = fmt::format("{}: needs {}", to_string(layout),
-                                     need(costs_.worst_memory(layout), usable(layout)));
+      const std::int64_t there = result_.device_bytes;
+      rejected.example =
+          fmt::format("{}: needs {}", to_string(layout), need(costs_.worst_memory(layout), there + over[*closest], there));
     }
     return fitting;
   }
@@ -303,6 +303,7 @@ class Search {
     const LayoutCosts::Worst worst = costs_.worst_memory(found.layout);
     found.fullest = worst.rank;
     found.memory = worst.memory;
+    found.needed_bytes = worst.memory.total() + result_.device_bytes - usable(found.layout);
     const auto tokens = static_cast<double>(request_.config.batch.global * request_.config.batch.sequence);
     found.tokens_per_second = tokens / found.seconds;
     RunPlan counted;  // as far as FLOPs go by it
@@ -315,8 +316,7 @@ class Search {
 
   // The largest part of the time that is not computing, and how full memory is.
   std::string next_limit(const FoundLayout& found) const {
-    const std::int64_t bytes = usable(found.layout);
-    const double full = static_cast<double>(found.memory.total()) / static_cast<double>(bytes);
+    const double full = static_cast<double>(found.needed_bytes) / static_cast<double>(result_.device_bytes);
     TimePart most = TimePart::kRecompute;
     for (std::size_t p = 0; p < kNumTimeParts; ++p) {
       const auto part = static_cast<TimePart>(p);
@@ -349,7 +349,7 @@ class ProcessorSearch {
     const ModelConfig model = resolve_model(request_.config);
     result_ = heading_of(request_, model);
     result_.cluster = hardware_.name;
-    result_.usable_bytes = static_cast<std::int64_t>(hardware_.device_bytes);
+    result_.device_bytes = static_cast<std::int64_t>(hardware_.device_bytes);
     const int first = std::max(1, request_.gpus), last = request_.gpus > 0 ? request_.gpus : hardware_.processors->cores;
     std::vector<SearchLayout> layouts;
     for (int ranks = first; ranks <= last; ranks *= 2) {
@@ -398,7 +398,7 @@ class ProcessorSearch {
         Rejected& rejected = at(result_.rejections, Rejection::kMemory);
         if (rejected.layouts++ == 0)
           rejected.example = fmt::format("{}: the process takes {} of {}", to_string(layouts[i]), bytes_text(planned[i].bytes),
-                                         bytes_text(result_.usable_bytes));
+                                         bytes_text(result_.device_bytes));
       } else {
         choices.add(layouts[i], planned[i].seconds);
         ranked.push_back({layouts[i], planned[i].seconds});
@@ -417,6 +417,7 @@ class ProcessorSearch {
     found.fullest = static_cast<int>(forecast.fullest);
     const ArenaPlan& arena = forecast.forecast.stages[forecast.fullest].arena;
     for (const MemoryUse use : kMemoryUses) at(found.memory.by_use, use) = arena.total_bytes(use);
+    found.needed_bytes = forecast.needed_bytes();
     found.tokens_per_second = forecast.tokens_per_second();
     found.mfu = forecast.mfu;
     found.next_limit = forecast.limit.why;

@@ -41,6 +41,7 @@ struct FoundLayout {
   TimeParts parts;     // of the busiest pipeline rank; they add up to `seconds`
   int busiest = 0, fullest = 0;  // pipeline ranks: that of the parts, that of the memory
   ArenaMemory memory;
+  std::int64_t needed_bytes = 0;  // of the device's: the arena, driver and communicators; on processors the process
   double tokens_per_second = 0, mfu = 0;
   std::string next_limit;  // what would stop it from being faster or larger
   std::vector<std::string> settings;  // changed_settings()
@@ -52,7 +53,7 @@ struct SearchResult {
   int gpus = 0;            // of the cluster
   std::vector<int> ranks;  // numbers of ranks that were tried on processors; none: GPUs
   std::int64_t global_batch = 0, sequence = 0, parameters = 0;
-  std::int64_t usable_bytes = 0;  // of a GPU, for arenas; of the machine whose processors they are, 0: not known
+  std::int64_t device_bytes = 0;  // of a GPU; of the machine whose processors they are, 0: not known
   std::vector<FoundLayout> best;  // none a variation of another
   std::vector<FoundLayout> not_trainable;  // context parallel and hybrid sharded: scored by estimates
   Rejections rejections;

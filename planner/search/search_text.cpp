@@ -38,15 +38,22 @@ std::string parts_text(const FoundLayout& found) {
   return text;
 }
 
-// "79.0 GB: parameters 8.5, gradients 16.9": parts that are seen, in the unit of the whole.
-std::string memory_text(const ArenaMemory& memory) {
-  const AmountUnit unit = byte_unit(memory.total());
+// "81.8 GB of 84.9 GB, 3.1 GB free: tensors 79.0 GB (parameters 8.5, gradients 16.9), driver and communicators 2.8 GB": parts of
+// tensors that are seen, in the unit of the whole.
+std::string memory_text(const FoundLayout& found, const SearchResult& result) {
+  const AmountUnit unit = byte_unit(found.memory.total());
   std::string parts;
   for (const MemoryUse use : kMemoryUses) {
-    if (static_cast<double>(memory[use]) < 0.5 * std::pow(0.1, unit.decimals) * unit.size) continue;
-    parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", to_string(use), unit.number(memory[use]));
+    if (static_cast<double>(found.memory[use]) < 0.5 * std::pow(0.1, unit.decimals) * unit.size) continue;
+    parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", to_string(use), unit.number(found.memory[use]));
   }
-  return fmt::format("{}: {}", unit.text(memory.total()), parts);
+  const std::string tensors = fmt::format("tensors {} ({})", unit.text(found.memory.total()), parts);
+  const std::string all = bytes_text(found.needed_bytes) +
+                          room_text(static_cast<double>(found.needed_bytes), static_cast<double>(result.device_bytes));
+  if (result.on_processors())
+    return fmt::format("    memory of the process: {}; of pipeline rank {}: {}\n", all, found.fullest, tensors);
+  return fmt::format("    memory of pipeline rank {}: {}: {}, driver and communicators {}\n", found.fullest, all, tensors,
+                     bytes_text(found.needed_bytes - found.memory.total()));
 }
 
 // "2 chunks +0.4 %, micro-batches of 2 +1.3 %": in what they differ, and by how much they are slower; the nearest ones.
@@ -69,13 +76,13 @@ std::string variations_text(const FoundLayout& found) {
 
 std::string entry(std::size_t number, const FoundLayout& found, const SearchResult& result) {
   const std::string per_gpu =
-      result.on_processors() ? "" : fmt::format("  {} per GPU", rounded_text(found.tokens_per_second / result.gpus));
-  return fmt::format("{:2}  {:.4g} s  {} tokens/s{}  mfu {} %  {}{}\n", number, found.seconds,
-                     rounded_text(found.tokens_per_second), per_gpu, percent_digits(found.mfu), to_string(found.layout),
-                     found.trainable ? "" : "  (not trainable yet)") +
+      result.on_processors() ? "" : fmt::format(", {} per GPU", rounded_text(found.tokens_per_second / result.gpus));
+  return fmt::format("{:2}  {}{}\n    a step takes {}: {} tokens/s{}, MFU {} %\n", number, to_string(found.layout),
+                     found.trainable ? "" : "  (not trainable yet)", seconds_text(found.seconds),
+                     rounded_text(found.tokens_per_second), per_gpu, percent_digits(found.mfu)) +
          variations_text(found) +
          (found.trainable ? fmt::format("    time of pipeline rank {} in %: {}\n", found.busiest, parts_text(found)) : "") +
-         fmt::format("    memory of pipeline rank {}: {}\n", found.fullest, memory_text(found.memory)) +
+         memory_text(found, result) +
          (found.trainable
               ? fmt::format("    next limit: {}\n    to train it: {}\n", found.next_limit, settings_text(found))
               : "");
@@ -119,6 +126,7 @@ JsonValue json_of(const FoundLayout& found) {
                            {"memory_bytes", found.memory.total()},
                            {"memory_parts", std::move(memory)},
                            {"memory_of_pipeline_rank", found.fullest},
+                           {"needed_bytes", found.needed_bytes},
                            {"next_limit", found.next_limit},
                            {"variations", std::move(variations)}};
 }
@@ -143,11 +151,11 @@ AmountUnit byte_unit(std::int64_t bytes) {
 }
 
 std::string to_text(const SearchResult& result) {
-  const std::string bytes = byte_unit(result.usable_bytes).text(result.usable_bytes);
   std::string text = fmt::format("model: {}\n", result.model) +
                      (result.on_processors()
                           ? fmt::format("on {}\n", result.cluster)
-                          : fmt::format("cluster: {} GPUs of {}, {} of each for tensors\n", result.gpus, result.cluster, bytes)) +
+                          : fmt::format("cluster: {} GPUs of {}, {} each\n", result.gpus, result.cluster,
+                                        bytes_text(result.device_bytes))) +
                      fmt::format("batch: {} sequences of {} tokens\n", result.global_batch, result.sequence) +
                      fmt::format("{} looked at, {} fit, {} timed\n", counted(static_cast<std::int64_t>(result.layouts), "layout"),
                                  result.fitting, result.timed) +
@@ -191,7 +199,7 @@ JsonValue to_json(const SearchResult& result) {
                              : JsonMember{"gpus", result.gpus},
       {"global_batch", result.global_batch},
       {"sequence", result.sequence},
-      {"usable_bytes", result.usable_bytes},
+      {"device_bytes", result.device_bytes},
       {"layouts", static_cast<std::int64_t>(result.layouts)},
       {"fitting", static_cast<std::int64_t>(result.fitting)},
       {"timed", static_cast<std::int64_t>(result.timed)},

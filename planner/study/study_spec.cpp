@@ -93,9 +93,8 @@ std::vector<std::string> settings_of(const StudySpec& spec, std::size_t arm) {
 
 TrainConfig config_with(const StudySpec& spec, const std::vector<std::string>& settings) {
   OptionValues values = spec.given.value_or(OptionValues());
-  if (!spec.given) return load_train_config(spec.config, with_stored_model(spec.config, settings), values);
-  values.take_settings(with_stored_model(values, settings));
-  return make_train_config(values);
+  if (!spec.given) values.take_file(read_json_file(spec.config), spec.config);
+  return config_to_plan(values, settings);
 }
 
 // Refuses a setting of which no run would have the value.

@@ -224,7 +224,7 @@ TEST_F(CommandLine, BadFlags) {
   };
   expect_refusal(search, "--gpus: missing; write --gpus N");
   expect_refusal({"plan", "search", "--config", config_, "--cluster", "h10"}, "; did you mean \"h100_sxm_ndr\"?");
-  expect_refusal({"plan", "search"}, "trident plan search: --config, --cluster are required; see trident plan search --help");
+  expect_refusal({"plan", "search"}, "trident plan search: --config is required; see trident plan search --help");
   // A word of a closed list that is none.
   expect_refusal({"ckpt", "shwo"}, "not an action; use ls, show, verify, diff or prune");
   expect_refusal({"ckpt", "shwo"}, "; did you mean \"show\"?");

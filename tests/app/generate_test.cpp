@@ -178,6 +178,27 @@ TEST_F(Generate, RefusesWhatCannotBe) {
   expect_one_line(run_program({"generate", "--ckpt", place_ / "nowhere", "--prompt-ids", "1"}), 65, {"--ckpt", "nowhere"});
 }
 
+// The closing line's command is pasted: it names the template that the data were made by, merged ones, too, and their tokenizer
+// where the run names none.
+TEST_F(Generate, TheCommandThatATrainingEndsWithRuns) {
+  write_file(place_ / "chats.jsonl",
+             R"({"messages": [{"role": "user", "content": "The dog"}, {"role": "assistant", "content": "runs and runs."}]})" "\n");
+  write_file(place_ / "t e.jinja", "{% for m in messages %}{{ m.content }}{% generation %}.{% endgeneration %}{% endfor %}");
+  for (const std::string name : {"one", "two"})
+    succeeded(run_program({"data", "prepare", "--chat", "--template", place_ / "t e.jinja", "--loss", "all", "--tokenizer", "gpt2",
+                           "--input", place_ / "chats.jsonl", "--output", place_ / name}));
+  succeeded(run_program({"data", "merge", "--input", place_ / "one", place_ / "two", "--output", place_ / "both"}));
+  const auto next = [&](const std::vector<std::string>& more) {
+    const std::string out = succeeded(place_.train(plus({"data.train=" + (place_ / "both"), "run.overwrite=true", "run.steps=1",
+                                                         "batch.sequence=4", "batch.global=1", "checkpoint.every=end"}, more))).out;
+    return out.substr(out.find("next:   trident ") + 16);
+  };
+  const std::string named = next({"data.tokenizer=gpt2"}), unnamed = next({"data.tokenizer=null"});
+  EXPECT_TRUE(named.ends_with(fmt::format(" --chat --template '{}'\n", place_ / "t e.jinja"))) << named;
+  expect_parts(unnamed, {" --tokenizer gpt2 --chat --template "});
+  succeeded(run_command({"sh", "-c", fmt::format("echo The dog | {} {}", TRIDENT_BINARY, unnamed)}));
+}
+
 // Lines of standard input are answered as files of messages are that hold all that was said before.
 TEST_F(Generate, TalksByATemplateWithAllThatWasSaid) {
   ASSERT_EQ(train().exit_code, 0);

@@ -11,6 +11,7 @@
 #include "core/json_reader.h"
 #include "tests/app/program.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/data/token_files.h"
 #include "train/config/train_config.h"
 #include "train/plan/run_plan.h"
 
@@ -59,7 +60,8 @@ TEST(PlanSearch, SaysWhichLayoutsAreBestAndWritesTheFirst) {
     std::int64_t bytes = 0;
     for (const JsonMember& part : layout.find("memory_parts")->members()) bytes += part.value.as_integer();
     EXPECT_EQ(bytes, layout.find("memory_bytes")->as_integer());
-    EXPECT_LE(bytes, result.find("usable_bytes")->as_integer());
+    EXPECT_LT(bytes, layout.find("needed_bytes")->as_integer());
+    EXPECT_LE(layout.find("needed_bytes")->as_integer(), result.find("device_bytes")->as_integer());
   }
   const std::string page = read_file(folder / "page.html");
   EXPECT_TRUE(page.starts_with("<!doctype html>"));
@@ -74,8 +76,41 @@ TEST(PlanSearch, SaysWhichLayoutsAreBestAndWritesTheFirst) {
   EXPECT_EQ(config.batch.micro, best[0].find("micro")->as_integer());
   const MachineFacts machine{.bf16_over_fp32 = 2, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
   EXPECT_EQ(make_run_plan(config, resolve_model(config), 128, machine).world_size(), 128);
-  // The planner of one configuration takes it, too, and says the same of its memory.
+  // The planner of one configuration takes it, too, and says the same of its memory, in the same words.
   succeeded(run_program({"plan", "--config", written}));
+  const auto plan_on = [&](const std::string& form) {
+    return succeeded(run_program({"plan", "cluster", "h100_sxm_ndr", "--config", written, form})).out;
+  };
+  const JsonValue planned = *parse_json(plan_on("--json"), "a test", {.max_bytes = 1 << 24, .max_depth = 16}).find("cluster");
+  EXPECT_EQ(planned.find("needed")->find("value")->as_number(), best[0].find("needed_bytes")->as_number());
+  EXPECT_EQ(planned.find("device_bytes")->as_number(), result.find("device_bytes")->as_number());
+  const std::string text = succeeded(run_program(search({"--cluster", "h100_sxm_ndr", "--gpus", "128", "--best", "1"}))).out;
+  const std::size_t room = text.find(" of 84.9 GB, ");
+  ASSERT_NE(room, text.npos) << text;
+  expect_parts(plan_on("--program"), {text.substr(room, text.find(':', room) - room) + '\n', " free\n"});
+}
+
+// How long a run is and its data change no plan: no form of it asks for them, and what --write leaves says neither.
+TEST(PlanSearch, AsksForNothingThatNoPlanDependsOn) {
+  TemporaryFolder folder;
+  const std::string config = folder / "model.json", written = folder / "best.json";
+  write_file(config, R"({"model": {"preset": "llama-1m"}, "batch": {"global": 8, "sequence": 32}, "log": {"trace_steps": [3, 5]},
+                         "lr_schedule": {"type": "cosine", "warmup_steps": 2}})");
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"plan"},
+           {"plan", "cluster", "a10_pcie"},
+           {"plan", "cluster", "cpu"},
+           {"study", "--cluster", "cpu", "--vary", "micro=1|2"}}) {
+    std::vector<std::string> all = words;
+    all.insert(all.end(), {"--config", config});
+    EXPECT_EQ(succeeded(run_program(all)).out.find("run.epochs = "), std::string::npos);
+  }
+  const ProgramOutcome found = succeeded(
+      run_program({"plan", "search", "a10_pcie", "--config", config, "--gpus", "2", "--best", "1", "--write", written}));
+  expect_parts(found.out, {"written: " + written + "; to train it, give data.train and run.steps, too\n"});
+  const JsonValue file = parse_json(read_file(written), "written");
+  for (const char* const block : {"run", "data", "optimizer", "checkpoint", "cuda"}) EXPECT_EQ(file.find(block), nullptr) << block;
+  EXPECT_EQ(to_json_text(*file.find("model")), R"({"preset":"llama-1m"})");
 }
 
 // Each layout that is printed, of small spaces, is a configuration that the planner and the program that trains take.
@@ -150,7 +185,7 @@ TEST(PlanSearch, IsReadableOfSmallModels) {
                          "data": {"train": "none"}})");
   const ProgramOutcome outcome =
       succeeded(run_program({"plan", "--search", "--config", config, "--cluster", "a10_pcie", "--gpus", "2", "--best", "2"}));
-  expect_parts(outcome.out, {"gpt2 of 223.4K parameters", " MB: parameters "});
+  expect_parts(outcome.out, {"gpt2 of 223.4K parameters", " GB free: tensors ", " MB (parameters "});
   EXPECT_EQ(outcome.out.find(" 0.0 GB"), std::string::npos) << outcome.out;
   const std::string table = outcome.out.substr(outcome.out.find("slower: the fastest timed layout"));
   expect_parts(table, {"  +0.0 %"});
@@ -222,7 +257,10 @@ TEST(PlanSearch, IsReadable) {
 }
 
 TEST(PlanSearch, RefusesWhatCannotBe) {
-  expect_refused(search({"--gpus", "128"}), "trident plan search: --cluster is required");
+  expect_refused(search({"--gpus", "128"}), "cluster: missing; write the path of a file, or one of cpu, a100_sxm_40gb_hdr, ");
+  expect_refused({"plan", "cluster", "--config", kConfig}, "cluster: missing; write the path of a file, or one of cpu, ");
+  expect_refused(search({"--cluster", "h200_sxm", "--gpus", "128"}), "or one of h200_sxm_ndr, b200_ndr, h100_sxm_ndr, ");
+  expect_refused({"plan", "serch", "--config", kConfig}, "unknown argument \"serch\"; did you mean trident plan search?");
   expect_refused(search({"--cluster", "h100_sxm_ndr"}), "--gpus: missing; write --gpus N");
   expect_refused(search({"--cluster", "h100_sxm_ndr", "--gpus", "0"}), "--gpus = 0: must be from 1 to");
   expect_refused(search({"--cluster", "h100_sxm_ndr", "--gpus", "-8"}), "--gpus = -8");
@@ -262,7 +300,16 @@ TEST(PlanSearch, EachResultSaysHowToTrainIt) {
   const ProgramOutcome printed = run_command(
       {"sh", "-c", fmt::format("{} train --config {} --print-config {}", TRIDENT_BINARY, config, settings)});
   ASSERT_EQ(printed.exit_code, 0) << printed.err << settings;
-  EXPECT_EQ(parse_json(printed.out, "printed"), parse_json(read_file(written), "written"));
+  EXPECT_EQ(printed.out, succeeded(run_program({"train", "--config", written, "--print-config"})).out);
+  // It says what the first one said and what the search chose, and trains.
+  const JsonValue file = parse_json(read_file(written), "written");
+  for (const char* const block : {"cuda", "lr_schedule", "eval", "log"}) EXPECT_EQ(file.find(block), nullptr) << block;
+  EXPECT_EQ(to_json_text(*file.find("optimizer")), R"({"lr":0.001})");
+  EXPECT_EQ(file.find("model")->members().size(), 6u);
+  write_dataset(folder / "tokens", {std::vector<std::int32_t>(1000, 7)}, 300);
+  const ProgramOutcome trained = succeeded(run_program({"train", "--config", written, "--set", "data.train=" + folder / "tokens",
+                                                        "--set", "run.dir=" + folder / "run"}));
+  expect_parts(trained.out, {" = 2 ranks, ", "result: step 1/1"});
   std::vector<std::string> third = words;
   third.back() = "3";
   expect_refused(third, "--rank = 3: only 2 layouts are shown");

@@ -144,7 +144,7 @@ TEST(PlanOfALargeJob, NeedsNoDataToGoByEpochs) {
     std::vector<std::string> words = command;
     words.insert(words.end(), epochs.begin(), epochs.end());
     std::string text = plan(words);
-    const std::string note = "run.epochs = 1.5: how many steps that is follows from the data, which could not be read\n";
+    const std::string note = "how many steps the run has is not known: run.steps says it, or run.epochs of data that can be read\n";
     expect_parts(text, {note});
     EXPECT_EQ(text.find(" tokens take "), std::string::npos) << text;
     text.erase(std::min(text.find(note), text.size()), note.size());

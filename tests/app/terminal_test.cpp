@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <filesystem>
@@ -117,6 +118,23 @@ TEST(Terminal, ARunFoldsItsLinesAndItsBarSaysWhereItIs) {
     EXPECT_EQ(joined(rows, "next: "), fmt::format("next:   trident generate --ckpt '{}' --prompt 'Once upon a time'", place / run));
   }
   EXPECT_EQ(models.front(), models.back()) << "the same words at any width";
+}
+
+TEST(Terminal, PlansFoldTheirWordsAndLeaveTablesAndCommandsWhole) {
+  const Workplace place;
+  std::vector<std::string> words{"plan", "search", "a10_pcie", "--config", place / "config.json", "--gpus", "2", "--best", "1"};
+  const Shown narrow = on_terminal(60, words), wide = on_terminal(1000, words);
+  ASSERT_EQ(narrow.exit_code, 0) << narrow.text;
+  int folded = 0;
+  for (const std::string& row : narrow.rows()) {
+    const std::size_t begin = std::min(row.find_first_not_of(' '), row.size());
+    folded += begin == 6;
+    EXPECT_TRUE(row.size() <= 60 || row.find("  ", begin) != row.npos || row.find("--set ") != row.npos) << row;
+  }
+  EXPECT_GT(folded, 2) << "memory by part alone is longer";
+  const std::size_t command = wide.text.find("    to train it: --set ");
+  ASSERT_NE(command, wide.text.npos) << wide.text;
+  expect_parts(narrow.text, {wide.text.substr(command, wide.text.find('\n', command) - command)});
 }
 
 TEST(Terminal, ErrorsAreRedUnlessSomebodyWantsNoColours) {

@@ -120,6 +120,12 @@ TEST(MegatronImport, LlamasKeysAreTheDefaultsOfMegatronWhereNoFlagSaysThem) {
   EXPECT_EQ(value(qwen, "model.max_window_layers"), JsonValue(0));
 }
 
+TEST(MegatronImport, LogsLieBesideTheCheckpointsUnlessAnotherFolderIsGiven) {
+  EXPECT_EQ(value(derived(with_model({{"checkpoint.dir", "out"}})), "run.dir"), JsonValue("out"));
+  EXPECT_FALSE(derived(with_model({{"checkpoint.dir", "out"}})).is_given("run.dir"));
+  EXPECT_EQ(value(derived(with_model({{"checkpoint.dir", "out"}, {"run.dir", "logs"}})), "run.dir"), JsonValue("logs"));
+}
+
 TEST(MegatronImport, AMixThatNoModelHasIsRefusedWithItsFlags) {
   const std::string why = refusal(with_model({{"@position_embedding", "rope"}, {"@normalization", "LayerNorm"}}));
   EXPECT_NE(why.find("run.sh:1 @position_embedding, run.sh:1 @normalization: no model here has --position-embedding-type rope, "

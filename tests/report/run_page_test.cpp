@@ -123,6 +123,23 @@ TEST_F(RunPages, DrawRunsOverEachOtherAndShowWhatDiffersFirst) {
   EXPECT_EQ(std::get<Folded>(configuration.blocks[1]).table.rows.size(), 2u);
 }
 
+TEST_F(RunPages, DrawTheMeasuredAndTheSimulatedStepToOneScale) {
+  const std::string folder = make_run("run", 3);
+  const auto ends = [&](const char* measured, const char* simulated) {
+    write_file(folder + "/last_step.json", fmt::format(R"({{"measured": {{"title": "Measured", "end": {}}}, "simulated": {{"title":
+      "Simulated", "end": {}}}}})", measured, simulated));
+    const ReportPage page = run_page({read_run_folder(folder)});
+    std::string text;
+    for (const ReportSection& section : page.sections)
+      for (const ReportBlock& block : section.blocks)
+        if (const auto* const step = std::get_if<DrawnTimeline>(&block)) text += to_json_text(*step->data.find("end")) + ' ';
+    return text;
+  };
+  EXPECT_EQ(ends("90", "30"), "90 90 ");
+  EXPECT_EQ(ends("30", "90"), "90 90 ");
+  EXPECT_EQ(ends("\"x\"", "90"), "\"x\" 90 ") << "a file that says something else is not drawn";
+}
+
 TEST_F(RunPages, SurviveFoldersThatHoldAnything) {
   EXPECT_NE(error_of<DataError>([&] { read_run_folder(root_); }).find("is no run's folder"), std::string::npos);
   const std::string folder = make_run("<img src=x>", 3);

@@ -370,14 +370,37 @@ std::string text_with_origins(const JsonValue& object, OriginOf origin_of, const
   return out + fmt::format("{:{}}}}", "", indent);
 }
 
+namespace {
+
+constexpr std::string_view kOfFolder = "config.json of model.init_from";
+
+// A block has none: its keys have theirs.
+std::optional<std::string> origin_of(const OptionValues& values, const std::string& path) {
+  if (find_block(path) != nullptr) return std::nullopt;
+  if (find_option(path) != nullptr) return values.at(path).origin;
+  const JsonValue* const of_model = values.model_origins().find(path.substr(path.rfind('.') + 1));
+  return of_model == nullptr ? std::string(kOfFolder) : of_model->as_string();
+}
+
+void leave_out_what_nobody_gave(JsonValue& object, const OptionValues& values, const std::string& block) {
+  std::erase_if(object.members(), [&](JsonMember& member) {
+    const std::string path = block + member.key;
+    if (const auto origin = origin_of(values, path)) return *origin == OptionValue().origin || *origin == kOfFolder;
+    leave_out_what_nobody_gave(member.value, values, path + '.');
+    return member.value.members().empty();
+  });
+}
+
+}  // namespace
+
 std::string config_with_origins(const TrainConfig& config, const OptionValues& values) {
-  const auto origin_of = [&](const std::string& path) -> std::optional<std::string> {
-    if (find_block(path) != nullptr) return std::nullopt;
-    if (find_option(path) != nullptr) return values.at(path).origin;
-    const JsonValue* const of_model = values.model_origins().find(path.substr(path.rfind('.') + 1));
-    return of_model == nullptr ? "config.json of model.init_from" : of_model->as_string();
-  };
-  return text_with_origins(to_json(config), origin_of) + '\n';
+  return text_with_origins(to_json(config), [&](const std::string& path) { return origin_of(values, path); }) + '\n';
+}
+
+JsonValue given_to_json(const TrainConfig& config, const OptionValues& values) {
+  JsonValue given = to_json(config);
+  leave_out_what_nobody_gave(given, values, "");
+  return given;
 }
 
 }  // namespace trident

@@ -41,5 +41,7 @@ std::string text_with_origins(const JsonValue& object, OriginOf origin_of, const
 
 // The resolved configuration with a comment after each key: where its value comes from. parse_train_config reads it back.
 std::string config_with_origins(const TrainConfig& config, const OptionValues& values);
+// The keys among them that somebody gave: parse_train_config reads them to an equal configuration.
+JsonValue given_to_json(const TrainConfig& config, const OptionValues& values);
 
 }  // namespace trident

@@ -457,8 +457,7 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
   make_programs(plan);
   add_trained_note(plan);
   if (config.run.epochs && config.run.steps == 0)
-    plan.notes.push_back(fmt::format("run.epochs = {}: how many steps that is follows from the data, which could not be read",
-                                     *config.run.epochs));
+    plan.notes.emplace_back("how many steps the run has is not known: run.steps says it, or run.epochs of data that can be read");
   add_gather_note(plan);
   add_gpu_notes(plan, machine.device);
   plan.notes.insert(plan.notes.end(), machine.notes.begin(), machine.notes.end());

@@ -16,6 +16,7 @@
 #include "core/json_reader.h"
 #include "core/number_text.h"
 #include "core/shell_word.h"
+#include "data/dataset_record.h"
 #include "model/config/model_stats.h"
 #include "pipeline/schedule/step_simulator.h"
 #include "train/log/console.h"
@@ -296,27 +297,31 @@ std::vector<std::string> closing_lines(const RunPlan& plan, const RunSummary& su
 
 namespace {
 
-// With a template to be named where the tokenizer has none.
-std::string chat_options(const TrainConfig& config) {
-  bool has_template = false;
-  try {
-    const std::string folder = hub_snapshot(config.data.tokenizer.value_or(config.model.init_from.value_or("")));
-    const std::string other = folder + "/tokenizer_config.json";
-    has_template = file_exists(folder + "/chat_template.jinja") ||
-                   (file_exists(other) && read_json_file(other).find("chat_template") != nullptr);
-  } catch (const Error&) {  // who asks for a chat is told what is wrong with it
-  }
-  return has_template ? "--chat" : "--chat --template TEMPLATE (as for the data: chatml, llama3 or a file)";
+bool has_template(const std::string& folder) {
+  const std::string other = folder + "/tokenizer_config.json";
+  return file_exists(folder + "/chat_template.jinja") ||
+         (file_exists(other) && read_json_file(other).find("chat_template") != nullptr);
 }
 
-// generate takes that of the folder, too.
-bool has_tokenizer(const TrainConfig& config) {
-  const std::optional<std::string>& folder = config.model.init_from;
+// Beside the checkpoint trident generate needs the tokenizer and the template of the data where it does not find them itself; it
+// finds those of the folder that training began with, too.
+std::string prompt_options(const TrainConfig& config) {
+  std::string text;
   try {
-    return config.data.tokenizer || (folder && (file_exists(*folder + "/tokenizer.json") || file_exists(*folder + "/vocab.json")));
-  } catch (const StorageError&) {  // a hint is worth no closing lines
-    return false;
+    const DatasetOrigin data = origin_in_record(config.data.train.front().path);
+    std::string folder = hub_snapshot(config.data.tokenizer.value_or(config.model.init_from.value_or("")));
+    const bool in_folder = !folder.empty() && (file_exists(folder + "/tokenizer.json") || file_exists(folder + "/vocab.json"));
+    if (!config.data.tokenizer && !in_folder) {
+      if (!data.tokenizer) return "--prompt-ids '1 2 3'";
+      folder = data.tokenizer->name;
+      text = fmt::format("--tokenizer {} ", for_shell(folder));
+    }
+    if (config.data.has_mask && !data.chat_template.empty())
+      return fmt::format("{}--chat --template {}", text, for_shell(data.chat_template));
+    if (config.data.has_mask && has_template(folder)) return text + "--chat";
+  } catch (const Error&) {  // whoever asks is told what is wrong with it
   }
+  return text + "--prompt 'Once upon a time'";
 }
 
 std::string next_text(const TrainConfig& config, const RunSummary& summary, const RunEnd& end) {
@@ -325,9 +330,7 @@ std::string next_text(const TrainConfig& config, const RunSummary& summary, cons
     return "--set checkpoint.every=end saves the last step; nothing of this run is saved";
   if (end.saved && summary.step < config.run.steps) return fmt::format("the same command goes on from step {}", summary.step);
   return fmt::format("trident generate --ckpt {} {}", for_shell(config.checkpoint.dir.value_or(config.run.dir)),
-                     config.data.has_mask    ? chat_options(config)
-                     : has_tokenizer(config) ? "--prompt 'Once upon a time'"
-                                             : "--prompt-ids '1 2 3'");
+                     prompt_options(config));
 }
 
 }  // namespace

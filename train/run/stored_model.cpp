@@ -13,7 +13,6 @@
 #include "train/config/option_check.h"
 #include "train/config/resolve_model.h"
 #include "train/config/stored_config.h"
-#include "train/config/train_config.h"
 
 namespace trident {
 namespace {
@@ -80,6 +79,13 @@ std::vector<std::string> with_stored_model(OptionValues values, const std::vecto
       with.push_back(key + "=" + to_json_text(member.value));
   }
   return with;
+}
+
+TrainConfig config_to_plan(OptionValues& values, const std::vector<std::string>& settings) {
+  values.take_settings(with_stored_model(values, settings));
+  values.take_import("run.epochs", 1, OptionValue().origin, true);
+  values.take_import("data.train", "none", OptionValue().origin, true);
+  return make_train_config(values);
 }
 
 }  // namespace trident

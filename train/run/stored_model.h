@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "train/config/option_values.h"
+#include "train/config/train_config.h"
 
 namespace trident {
 
@@ -16,5 +16,8 @@ namespace trident {
 std::vector<std::string> with_stored_model(const std::string& file, const std::vector<std::string>& settings);
 // The same of what files say.
 std::vector<std::string> with_stored_model(OptionValues values, const std::vector<std::string>& settings);
+// The configuration that a plan is made of: `values` and then with_stored_model(). No plan depends on how long the run is, nor on
+// the data beyond what files say that are there: neither has to be given.
+TrainConfig config_to_plan(OptionValues& values, const std::vector<std::string>& settings);
 
 }  // namespace trident

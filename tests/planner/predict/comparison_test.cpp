@@ -259,12 +259,17 @@ TEST(Comparison, WallTimeOnCoresThatOthersHaveIsSaid) {
   EXPECT_EQ(c.worked, run.times.computing());
   const std::string lines = text_of(to_lines(c));
   expect_parts(lines, {"other work had the cores: a rank worked 3984.4 ms of a step of 16000.0 ms; times are not judged"});
+  EXPECT_EQ(lines.find(" %"), lines.npos) << "nor is their share given: " << lines;
   for (const Comparison::Off& off : c.off()) EXPECT_FALSE(off.of_time) << off.what;
   EXPECT_EQ(text_of(off_lines(c)).find("compute"), std::string::npos) << "no part is blamed for what others took";
   EXPECT_TRUE(to_json(c).find("worked_seconds"));
   EXPECT_TRUE(to_json(c).find("not_judged"));
   for (double& seconds : run.times.cpu) seconds *= 4;
   EXPECT_FALSE(compare(step, "", {1000, {}}, run).off().empty()) << "with its cores to itself a run is judged";
+  EXPECT_NE(text_of(to_lines(compare(step, "", {1000, {}}, run))).find(" %"), std::string::npos);
+  run.profile_of_another = true;
+  expect_parts(text_of(to_lines(compare(step, "", {1000, {}}, run))),
+               {"the profile is of another processor; times are not judged"});
   run.one_machine = true;
   const Comparison simulated = compare(step, "", {1000, {}}, run);
   expect_parts(text_of(to_lines(simulated)),
