@@ -140,14 +140,14 @@ void HfFolder::add_file(const std::string& name) {
 }
 
 void HfFolder::fit(std::span<const ManifestTensor> expected, const HfMeanings& meanings, const HfFiles& files) {
-  const auto refuse = [&](const HfFileTensor& tensor) {
+  const auto refuse_unknown = [&](const HfFileTensor& tensor) {
     throw DataError(fmt::format("{}: has tensor {}, which the model of {} does not have; expected its {} tensors alone",
                                 path(tensor.file), in_quotes(tensor.name), files.says, expected.size()));
   };
   for (std::size_t t = 0; t < tensors_.size(); ++t) {
     const HfFileTensor& tensor = tensors_[t];
     const HfName meaning = meanings(tensor.name);
-    if (meaning.kind == HfNameKind::kUnknown) refuse(tensor);
+    if (meaning.kind == HfNameKind::kUnknown) refuse_unknown(tensor);
     if (meaning.kind != HfNameKind::kTensor) continue;
     const auto [at, is_new] = fitted_.emplace(meaning.tensor, t);
     if (!is_new)
@@ -169,7 +169,7 @@ void HfFolder::fit(std::span<const ManifestTensor> expected, const HfMeanings& m
     const HfName meaning = meanings(tensors_[t].name);
     if (meaning.kind != HfNameKind::kTiedHead) continue;
     const auto original = fitted_.find(meaning.tensor);
-    if (original == fitted_.end()) refuse(tensors_[t]);
+    if (original == fitted_.end()) refuse_unknown(tensors_[t]);
     tied_copies_.emplace_back(t, original->second);
   }
 }

@@ -194,7 +194,10 @@ void check_base_for(const RunPlan& plan, const WeightsSource& from, const Conten
     check_base(from, hashes, stored_tensors(plan));
   } catch (const ConfigError& error) {
     if (!allows(plan.config, "model.init_from")) throw;
-    if (rank == 0) logger.warning("checkpoint.allow lists model.init_from, and so this is not refused: {}", error.what());
+    if (rank == 0)
+      logger.warning("checkpoint.allow lists model.init_from, and the run goes on beside another base; leave the key out to have "
+                     "this refused: {}",
+                     error.what());
   }
 }
 
