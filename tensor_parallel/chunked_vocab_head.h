@@ -1,10 +1,10 @@
 // Logits and their cross-entropy, a chunk of rows at a time, so that logits of the whole micro-batch never exist.
 //
-// Backward makes the logits of one chunk in scratch, takes their statistics, turns them into their gradient in place and multiplies.
-// Where nobody needs losses before that, forward has nothing to do, and no product is made twice. Else forward takes the statistics,
-// from logits of its own. In either the input is gathered once (sequence parallelism), the input gradient is reduced once, and the
-// statistics are reduced as in vocab_parallel_cross_entropy.h, by backward chunk after chunk. R = S*B rows, H hidden, C = padded
-// vocabulary / t columns.
+// Backward makes the logits of one chunk in scratch, takes their statistics, turns them into their gradient in place and
+// multiplies. Where nobody needs losses before that, forward has nothing to do, and no product is made twice. Else forward takes
+// the statistics, from logits of its own. In either the input is gathered once (sequence parallelism), the input gradient is
+// reduced once, and the statistics are reduced as in vocab_parallel_cross_entropy.h, by backward chunk after chunk. R = S*B rows,
+// H hidden, C = padded vocabulary / t columns.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ class ChunkedVocabHead {
   // Which gradients a call computes: schedules may want one, and later the other. Logits are computed in every call.
   enum class Gradients : std::uint8_t { kInput, kWeight, kBoth };
   // d_x T[S',B,H] is overwritten with scale * d loss / d x, summed over ranks; the table's gradient is written (grad_mode), chunks
-  // added in row order. kWeight leaves d_x alone. `out`, unless null and not for kWeight: what forward, which was not called, had to write.
+  // added in row order. kWeight leaves d_x alone. `out`, null for kWeight: what forward, which was not called, had to write.
   void backward(Pass& p, TensorView d_x, ConstTensorView x, const LossRows& rows, float scale, Gradients wanted,
                 const LossOutputs* out = nullptr) const;
 

@@ -34,7 +34,8 @@ void VocabParallelCrossEntropy::add_rows(Pass& p, const Rows& all, ConstTensorVi
                               .softcap = softcap_});
 }
 
-void VocabParallelCrossEntropy::reduce_rows(Pass& p, const Rows& all, std::int64_t first, std::int64_t n, const LossRows& rows) const {
+void VocabParallelCrossEntropy::reduce_rows(Pass& p, const Rows& all, std::int64_t first, std::int64_t n,
+                                            const LossRows& rows) const {
   if (p.geometry.tensor_degree == 1) return;
   const TensorView row_max = all.row_max.range(first, n), shard_max = all.shard_max.range(first, n);
   const TensorView sums = sum_exp(all.stats).range(first, n), target_logits = target_logit(all.stats).range(first, n);

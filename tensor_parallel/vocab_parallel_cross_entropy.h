@@ -49,7 +49,8 @@ class VocabParallelCrossEntropy {
   void forward(Pass& p, const LossOutputs& out, TensorView logits, const LossRows& rows, std::optional<float> scale = {}) const;
   static bool forms_gradient(const Pass& p) { return p.geometry.tensor_degree == 1; }
   // The same of logits T[n, columns], rows first .. first + n - 1: for all rows once, in any pieces, between begin() and report();
-  // begin() takes scratch in the caller's scope. Rows that were added are reduced over ranks, in any pieces; then backward() may take them.
+  // begin() takes scratch in the caller's scope. Rows that were added are reduced over ranks, in any pieces, before backward()
+  // takes them.
   struct Rows {
     TensorView row_max, stats;
     TensorView shard_max;  // f32[R]: the maximum of this rank's columns. With one rank that is row_max itself.
