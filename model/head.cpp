@@ -45,7 +45,10 @@ void Head::run_forward(LayerPass& p, ConstTensorView x, TensorView) const {
   if (p.batch.cached != nullptr) return last_logits(p, x, *p.batch.cached);
   const TensorView normed = p.save(normed_, x.dtype(), x.shape());
   norm_.forward(p, normed, x);
-  if (is_chunked(p)) return chunked_.forward(p, p.batch.loss_outputs(), normed, p.batch.forward_rows());
+  if (is_chunked(p)) {
+    if (backward_makes_losses(p) && !p.plans()) return p.leave_out();
+    return chunked_.forward(p, p.batch.loss_outputs(), normed, p.batch.forward_rows());
+  }
   const TensorView logits =
       p.save(logits_, p.geometry.compute, {p.geometry.full_rows(), projection_.projections().front().output_columns});
   projection_.forward(p, normed, std::span(&logits, 1));
@@ -84,7 +87,9 @@ void Head::chunked_backward(LayerPass& p, ConstTensorView x, TensorView d, Chunk
   if (p.batch.weigh != nullptr) (*p.batch.weigh)();
   const ScratchScope scope(p.scratch_cursor());
   const TensorView d_normed = p.scratch(x.dtype(), x.shape());
-  chunked_.backward(p, d_normed, p[normed_], p.batch.backward_rows(), p.batch.gradient_scale, wanted);
+  const LossOutputs losses = p.batch.loss_outputs();
+  chunked_.backward(p, d_normed, p[normed_], p.batch.backward_rows(), p.batch.gradient_scale, wanted,
+                    backward_makes_losses(p) ? &losses : nullptr);
   norm_.backward(p, d, d_normed, x, Accumulate::kNo);
 }
 

@@ -2,7 +2,8 @@
 // Saved: the norm's output and statistics, the logits (which become their gradient in place: in backward, or with one rank in
 // training already in forward), the softmax statistics.
 // In a cached pass there is no loss: the last tokens' logits go to CachedStep::logits. Logits are those before logit_softcap.
-// With LayerGeometry::head_chunk logits are not saved but made a few rows at a time, in forward and again in backward.
+// With LayerGeometry::head_chunk logits are not saved but made a few rows at a time: in training by backward, which then leaves the
+// losses, too, unless somebody weighs them before (MicroBatch::weigh).
 #pragma once
 
 #include <cstdint>
@@ -36,6 +37,7 @@ class Head final : public Layer {
 
   void last_logits(LayerPass& p, ConstTensorView x, const CachedStep& step) const;
   static bool is_chunked(const LayerPass& p) { return p.geometry.head_chunk > 0; }
+  static bool backward_makes_losses(const LayerPass& p) { return p.batch.training && p.batch.weigh == nullptr; }
   void chunked_backward(LayerPass& p, ConstTensorView x, TensorView d, ChunkedVocabHead::Gradients wanted) const;
 
   ModelConfig config_;

@@ -27,25 +27,32 @@ void ChunkedVocabHead::forward(Pass& p, const LossOutputs& out, ConstTensorView 
   const VocabParallelCrossEntropy::Rows statistics = cross_entropy_.begin(p);
   for_each_chunk(p, inputs,
                  [&](std::int64_t first, TensorView logits) { cross_entropy_.add_rows(p, statistics, logits, first, rows); });
-  cross_entropy_.finish(p, statistics, out, rows);
+  cross_entropy_.reduce_rows(p, statistics, 0, p.geometry.full_rows(), rows);
+  cross_entropy_.report(p, statistics, out, rows);
 }
 
 void ChunkedVocabHead::backward(Pass& p, TensorView d_x, ConstTensorView x, const LossRows& rows, float scale,
-                                Gradients wanted) const {
+                                Gradients wanted, const LossOutputs* out) const {
   const ScratchScope scope(p.scratch_cursor());
   const bool input = wanted != Gradients::kWeight, weight = wanted != Gradients::kInput && p.trains(table_);
+  const auto statistics = input ? cross_entropy_.begin(p) : VocabParallelCrossEntropy::Rows();
   const ConstTensorView inputs = as_rows(enter_region(p, x));
   const TensorView full = input ? leave_buffer(p, d_x) : TensorView();
   const TensorView summand = input ? as_rows(full) : TensorView();
   Accumulate accumulate = p.grad_mode();
   for_each_chunk(p, inputs, [&](std::int64_t first, TensorView logits) {
     const std::int64_t n = logits.shape()[0];
+    if (out != nullptr) {
+      cross_entropy_.add_rows(p, statistics, logits, first, rows);
+      cross_entropy_.reduce_rows(p, statistics, first, n, rows);
+    }
     cross_entropy_.backward(p, logits, first, rows, scale);
     if (input) p.matmul(summand.rows(first, n), logits, Transpose::kNo, p.weight(table_), Transpose::kNo);
     if (!weight) return;
     p.matmul(p.grad(table_), logits, Transpose::kYes, inputs.rows(first, n), Transpose::kNo, accumulate);
     accumulate = Accumulate::kYes;
   });
+  if (out != nullptr) cross_entropy_.report(p, statistics, *out, rows);
   if (input) leave_region(p, d_x, full);
 }
 

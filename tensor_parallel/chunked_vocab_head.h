@@ -1,9 +1,10 @@
 // Logits and their cross-entropy, a chunk of rows at a time, so that logits of the whole micro-batch never exist.
 //
-// Forward makes the logits of one chunk in scratch and takes their statistics; backward makes them again, turns them into their
-// gradient in place and multiplies: one product more than keeping them costs. Collectives are those of the whole: the input is
-// gathered once (sequence parallelism), the input gradient is reduced once, the statistics are reduced as in
-// vocab_parallel_cross_entropy.h. R = S*B rows, H hidden, C = padded vocabulary / t columns.
+// Backward makes the logits of one chunk in scratch, takes their statistics, turns them into their gradient in place and
+// multiplies. Where nobody needs losses before that, forward has nothing to do, and no product is made twice. Else forward takes
+// the statistics, from logits of its own. In either the input is gathered once (sequence parallelism), the input gradient is
+// reduced once, and the statistics are reduced as in vocab_parallel_cross_entropy.h, by backward chunk after chunk. R = S*B rows,
+// H hidden, C = padded vocabulary / t columns.
 #pragma once
 
 #include <cstdint>
@@ -23,11 +24,12 @@ class ChunkedVocabHead {
   // As VocabParallelCrossEntropy::forward; x T[S',B,H].
   void forward(Pass& p, const LossOutputs& out, ConstTensorView x, const LossRows& rows) const;
 
-  // Which gradients a call computes: schedules may want one, and later the other. Logits are recomputed in every call.
+  // Which gradients a call computes: schedules may want one, and later the other. Logits are computed in every call.
   enum class Gradients : std::uint8_t { kInput, kWeight, kBoth };
   // d_x T[S',B,H] is overwritten with scale * d loss / d x, summed over ranks; the table's gradient is written (grad_mode), chunks
-  // added in row order. kWeight leaves d_x alone.
-  void backward(Pass& p, TensorView d_x, ConstTensorView x, const LossRows& rows, float scale, Gradients wanted) const;
+  // added in row order. kWeight leaves d_x alone. `out`, null for kWeight: what forward, which was not called, had to write.
+  void backward(Pass& p, TensorView d_x, ConstTensorView x, const LossRows& rows, float scale, Gradients wanted,
+                const LossOutputs* out = nullptr) const;
 
  private:
   // f(first row, logits T[n, C] of these n rows of x T[R,H], for the caller to use up); takes scratch in the caller's scope.

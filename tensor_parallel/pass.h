@@ -80,6 +80,8 @@ class Pass {
   // backward_weight: what was used last before is gone.
   void begin(PassKind kind);
   void end();
+  // The rest of the call, and its scratch, is left out this time. Not of a call that plans.
+  void leave_out() { next_scratch_ = memory_.scratch[static_cast<std::size_t>(kind_)].tensors.size(); }
   PassKind kind() const { return kind_; }
 
   // ---- tensors

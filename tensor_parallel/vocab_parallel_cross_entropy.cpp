@@ -14,7 +14,8 @@ void VocabParallelCrossEntropy::forward(Pass& p, const LossOutputs& out, TensorV
                                    .weights = rows.weights});
   else
     add_rows(p, all, logits, 0, rows);
-  finish(p, all, out, rows);
+  reduce_rows(p, all, 0, p.geometry.full_rows(), rows);
+  report(p, all, out, rows);
 }
 
 VocabParallelCrossEntropy::Rows VocabParallelCrossEntropy::begin(Pass& p) const {
@@ -33,16 +34,23 @@ void VocabParallelCrossEntropy::add_rows(Pass& p, const Rows& all, ConstTensorVi
                               .softcap = softcap_});
 }
 
-void VocabParallelCrossEntropy::finish(Pass& p, const Rows& all, const LossOutputs& out, const LossRows& rows) const {
+void VocabParallelCrossEntropy::reduce_rows(Pass& p, const Rows& all, std::int64_t first, std::int64_t n,
+                                            const LossRows& rows) const {
+  if (p.geometry.tensor_degree == 1) return;
+  const TensorView row_max = all.row_max.range(first, n), shard_max = all.shard_max.range(first, n);
+  const TensorView sums = sum_exp(all.stats).range(first, n), target_logits = target_logit(all.stats).range(first, n);
+  p.run(op::Convert{.out = row_max, .x = shard_max});
+  p.tensor.all_reduce(p.stream, row_max, ReduceOp::kMax);
+  p.run(op::CrossEntropyRescale{.sum_exp = sums, .target_logit = target_logits, .shard_max = shard_max, .row_max = row_max,
+                                .targets = rows.targets.range(first, n), .columns = columns_, .first_column = first_column(p),
+                                .vocabulary = vocabulary_});
+  if (n == p.geometry.full_rows()) return p.tensor.all_reduce(p.stream, all.stats, ReduceOp::kSum);
+  p.tensor.all_reduce(p.stream, sums, ReduceOp::kSum);
+  p.tensor.all_reduce(p.stream, target_logits, ReduceOp::kSum);
+}
+
+void VocabParallelCrossEntropy::report(Pass& p, const Rows& all, const LossOutputs& out, const LossRows& rows) const {
   const TensorView sums = sum_exp(all.stats), target_logits = target_logit(all.stats);
-  if (p.geometry.tensor_degree > 1) {
-    p.run(op::Convert{.out = all.row_max, .x = all.shard_max});
-    p.tensor.all_reduce(p.stream, all.row_max, ReduceOp::kMax);
-    p.run(op::CrossEntropyRescale{.sum_exp = sums, .target_logit = target_logits, .shard_max = all.shard_max,
-                                  .row_max = all.row_max, .targets = rows.targets, .columns = columns_,
-                                  .first_column = first_column(p), .vocabulary = vocabulary_});
-    p.tensor.all_reduce(p.stream, all.stats, ReduceOp::kSum);
-  }
   p.run(op::CrossEntropyLoss{.loss = out.loss, .row_losses = out.token_losses, .sum_exp = sums, .target_logit = target_logits,
                              .targets = rows.targets, .weights = rows.weights});
   if (out.target_logits.data() != nullptr) p.run(op::Convert{.out = out.target_logits, .x = target_logits});

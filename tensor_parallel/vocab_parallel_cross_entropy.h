@@ -48,15 +48,17 @@ class VocabParallelCrossEntropy {
   // backward() makes of them.
   void forward(Pass& p, const LossOutputs& out, TensorView logits, const LossRows& rows, std::optional<float> scale = {}) const;
   static bool forms_gradient(const Pass& p) { return p.geometry.tensor_degree == 1; }
-  // The same of logits T[n, columns], rows first .. first + n - 1: for all rows once, in any pieces, between begin() and finish();
-  // begin() takes scratch in the caller's scope.
+  // The same of logits T[n, columns], rows first .. first + n - 1: for all rows once, in any pieces, between begin() and report();
+  // begin() takes scratch in the caller's scope. Rows that were added are reduced over ranks, in any pieces, before backward()
+  // takes them.
   struct Rows {
     TensorView row_max, stats;
     TensorView shard_max;  // f32[R]: the maximum of this rank's columns. With one rank that is row_max itself.
   };
   Rows begin(Pass& p) const;
   void add_rows(Pass& p, const Rows& all, ConstTensorView logits, std::int64_t first, const LossRows& rows) const;
-  void finish(Pass& p, const Rows& all, const LossOutputs& out, const LossRows& rows) const;
+  void reduce_rows(Pass& p, const Rows& all, std::int64_t first, std::int64_t n, const LossRows& rows) const;
+  void report(Pass& p, const Rows& all, const LossOutputs& out, const LossRows& rows) const;
 
   // In place: logits T[n, columns], rows first .. first + n - 1, become scale * d loss / d logits. `rows` are all R.
   void backward(Pass& p, TensorView logits, std::int64_t first, const LossRows& rows, float scale) const;

@@ -116,13 +116,25 @@ MemoryDesc dense(std::int64_t rows, std::int64_t columns, DType dtype, Transpose
   return {dims, stored == Transpose::kYes ? transposed : plain, dnnl_type(dtype)};
 }
 
+// One thread packs up to 9,984 columns of b at a time, 15 MB that its allocator keeps for each rank. Calls of fewer columns take as
+// long and make the same bits; several threads would divide them in another way.
+constexpr std::int64_t kColumnsOfACall = 768, kColumnsOfATile = 48;
+
+std::int64_t columns_of_a_call(std::int64_t n) {
+  return omp_get_max_threads() > 1 ? n : round_up(ceil_div(n, ceil_div(n, kColumnsOfACall)), kColumnsOfATile);
+}
+
 void sgemm(const MatmulShape& s, float* out, const float* a, const float* b) {
   const bool ta = s.transpose_a == Transpose::kYes, tb = s.transpose_b == Transpose::kYes;
   // oneDNN takes its packing buffers from its own allocator on every call.
   const AllocationExemption library_buffers;
-  check(dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', s.m, s.n, s.k, s.scale, a, ta ? s.m : s.k, b, tb ? s.k : s.n,
-                   s.accumulate == Accumulate::kYes ? 1.0f : 0.0f, out, s.n),
-        "dnnl_sgemm");
+  const std::int64_t most = columns_of_a_call(s.n);
+  for (std::int64_t first = 0; first < s.n; first += most) {
+    const float* const columns = b + (tb ? first * s.k : first);
+    check(dnnl_sgemm(ta ? 'T' : 'N', tb ? 'T' : 'N', s.m, std::min(most, s.n - first), s.k, s.scale, a, ta ? s.m : s.k, columns,
+                     tb ? s.k : s.n, s.accumulate == Accumulate::kYes ? 1.0f : 0.0f, out + first, s.n),
+          "dnnl_sgemm");
+  }
 }
 
 void gemm_bf16(const MatmulShape& s, float* out, const void* a, const void* b) {

@@ -178,10 +178,11 @@ void add_tensor_bytes(const ContractCase& c, Bytes& bytes) {
     bytes[operation] += times * calls * (t - 1) * activation;
   };
   const std::int64_t blocks = c.model.layers;
+  const int head = c.head_chunk > 0 ? 0 : 1;  // logits in chunks are made by backward alone
   const bool full = c.recompute == "full", after = c.model.olmo2();
   if (c.shards_sequence()) {
     //                                     embedding F B      head F B    blocks: forward, input, weight gradients, made again
-    whole_to_part("tp all_gather",         0 + 1 +            1 + 1 +     blocks * (2 + 2 + 2 + (full ? 2 : 0)));
+    whole_to_part("tp all_gather",         0 + 1 +            head + 1 +  blocks * (2 + 2 + 2 + (full ? 2 : 0)));
     whole_to_part("tp reduce_scatter",     1 + 0 +            0 + 1 +     blocks * (2 + 2 + 0 + (full ? after ? 2 : 1 : 0)));
   } else {
     whole_to_part("tp all_reduce", 2 * (1 + 1 + blocks * (2 + 2 + (full ? after ? 2 : 1 : 0))));

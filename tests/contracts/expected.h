@@ -27,7 +27,7 @@ struct ContractCase {
   int tensor = 1, pipeline = 1, data = 1, chunks = 1;
   bool sequence_parallel = false;
   std::string zero = "zero1", schedule = "1f1b", recompute = "none";
-  std::int64_t head_chunk = 0;  // rows of logits at a time: nothing that is sent depends on it
+  std::int64_t head_chunk = 0;  // rows of logits at a time
   std::int64_t sync_every = -1;  // micro-batches per gradient sync; 0: once a step; -1: the preset's own
   std::string gather{};          // resident, per_micro_batch, per_use; empty: the preset's own
   std::vector<int> layers{};     // per virtual stage; empty: equal

@@ -107,7 +107,8 @@ TEST(HeadChunkMemory, IsThatOfOneChunk) {
     const std::int64_t in_flight = gpipe ? c.micro_batches : 1;
     const HeadMemory whole = head_memory(c, 0), chunked = head_memory(c, 2);
     EXPECT_EQ(whole.activations - chunked.activations, in_flight * logits) << c.schedule;
-    EXPECT_LE(chunked.scratch, whole.scratch + 2 * columns * c.compute_bytes + rows * c.model.hidden * c.compute_bytes)
+    const std::int64_t maxima = rows * 4;  // of this rank's columns
+    EXPECT_LE(chunked.scratch, whole.scratch + 2 * columns * c.compute_bytes + rows * c.model.hidden * c.compute_bytes + maxima)
         << c.schedule;
     // Where products are converted, fewer rows of logits take less to convert.
     EXPECT_GE(whole.workspace, chunked.workspace) << c.schedule;

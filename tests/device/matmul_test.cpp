@@ -129,6 +129,12 @@ void check_layouts(Multiplier& device, Extents e, std::span<const Types> types =
         for (const Accumulate add : {Accumulate::kNo, Accumulate::kYes}) check_exact(device, {e.m, e.n, e.k, ta, tb, in, out, add});
 }
 
+// In fp32 those are several calls, the last of fewer columns.
+TEST(Matmul, ManyColumnsAreExact) {
+  Fixture f;
+  check_layouts(f.device, {5, 1567, 9});
+}
+
 // Every part of a tile, tasks of several tiles, and sums that are cut once or more, in the result or beside it.
 TEST(Tiles, EveryLayoutAndTypeIsExactOnIntegers) {
   for_each_tiles([](const Tiles& tiles, std::span<const Types> types) {

@@ -61,6 +61,7 @@ class ModelRank {
               .loss = {&loss_, DType::kF64, {1}}};
   }
   MicroBatch& batch() { return batch_; }
+  double loss() const { return loss_; }  // with head_chunk, after backward
 
   double forward() {
     for (int unit = 0; unit < num_units(config_); ++unit) {

@@ -127,6 +127,7 @@ DType compute_dtype(const PrecisionConfig& precision, const MachineFacts& machin
 void settle_precision(RunPlan& plan, const MachineFacts& machine) {
   PrecisionConfig& precision = plan.config.precision;
   plan.compute = compute_dtype(precision, machine, plan.compute_reason);
+  plan.fast_bf16 = machine.fast_bf16();
   const bool multiplies = plan.compute == DType::kF16 ? machine.multiplies_fp16 : machine.fast_bf16();
   plan.multiplied = multiplies ? plan.compute : DType::kF32;
   const bool is_bf16 = plan.compute == DType::kBF16;

@@ -70,6 +70,7 @@ struct RunPlan {
   DType compute = DType::kF32;
   std::string compute_reason;   // why bf16, fp16 or fp32
   DType multiplied = DType::kF32;  // what operands of that are multiplied as
+  bool fast_bf16 = false;          // of the machine: whether it would multiply bf16 so
   std::string device_reason;    // why not on GPUs, where device = auto would have computed on them; else ""
   int threads_per_rank = 1;     // that compute on CPUs; 1 on GPUs
   RecomputePolicy recompute = RecomputePolicy::kNone;
@@ -86,7 +87,7 @@ struct RunPlan {
   std::vector<std::string> details;  // one line each: the rest of what was chosen, for those who ask
 
   int world_size() const { return grid.world_size(); }
-  Bf16Products bf16_products() const { return multiplied == DType::kBF16 ? Bf16Products::kNative : Bf16Products::kConverted; }
+  Bf16Products bf16_products() const { return fast_bf16 ? Bf16Products::kNative : Bf16Products::kConverted; }
   bool trains() const { return !step_programs.empty(); }
   bool has_programs() const { return !eval_programs.empty(); }  // false: of generation_only()
   std::int64_t tokens_per_step() const { return config.batch.global * config.batch.sequence; }
