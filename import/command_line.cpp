@@ -331,7 +331,7 @@ Batch batch_of(std::string_view text, const std::string& file) {
       for (const BatchOption& option : kBatchOptions) {
         const std::string_view value = batch_number(words[i], words[i + 1]);
         if (!is_listed(words[i], option.names) || !is_number(value)) continue;
-        batch.leaves.push_back({ForeignSystem::kLauncher, file, line, 1, fmt::format("sbatch.{}", option.key), value, "", false});
+        batch.leaves.push_back({ForeignSystem::kLauncher, file, line, 1, fmt::format("sbatch.{}", option.key), value});
         for (const std::string_view name : {option.variable, option.other})
           batch.variables.push_back({fmt::format("{}={}", name, value), line, 1});
       }

@@ -197,25 +197,56 @@ class Inputs {
     return known->second;
   }
   void read_commands(std::string_view text, const std::string& file, std::optional<ForeignSystem> system) {
-    std::optional<int> line;
+    std::optional<int> line, column;
+    bool again = false;
+    int exits = 0;
     if (system == ForeignSystem::kAccelerate || system == ForeignSystem::kDeepSpeed) system = std::nullopt;  // no programs' systems
     const Batch batch = batch_of(text, file);
-    for (const ShellCommand& command : read_shell(text, file, kCommandSettings, batch.variables, &written_)) {
+    const std::size_t first = leaves_.size();
+    ShellFiles changes;
+    const auto source = [&](const std::string& path) { return sourced(path, file); };
+    for (const ShellCommand& command : read_shell(text, file, kCommandSettings, batch.variables, &changes, source)) {
+      if (line && command.exits > exits) break;
+      const ShellWord& word = command.words.front();
+      const bool is_there = line == word.line && column == word.column;  // as the one that was found
+      if (is_there && (command.is_again || !command.doubt.empty())) {
+        again = true;
+        continue;
+      }
       std::optional<std::vector<ForeignLeaf>> leaves = leaves_of_command(command, file, system, batch.leaves);
       if (!leaves) continue;
-      const ShellWord& word = command.words.front();
+      again |= command.is_again || line;
+      const auto is_same = [](const ForeignLeaf& a, const ForeignLeaf& b) { return a.key == b.key && a.value == b.value; };
+      if (is_there && std::ranges::equal(*leaves, std::span(leaves_).subspan(first), is_same)) continue;
       if (line)
         refuse_at(file, word.line, word.column,
                   fmt::format("a second command of a training, beside that in line {}; give import one of them", *line));
-      line = word.line;
+      line = word.line, column = word.column, exits = command.exits;
       folders_[file] = command.folder;
+      for (std::size_t i = 0; i < command.files; ++i) written_[changes[i].name] = changes[i];
       std::ranges::move(*leaves, std::back_inserter(leaves_));
     }
+    if (again) leaves_[first].note = "the script runs this command again; the first time counts";
     if (!line)
       throw ConfigError(
           fmt::format("{}:1:1: no command of a training and no known kind of file; import reads {}; flags of other programs, "
                       "such as nanoGPT's, are answered one by one by trident train",
                       file, kKnown));
+  }
+
+  // The text of a shell file that a script reads.
+  std::optional<std::string> sourced(const std::string& path, const std::string& script) const {
+    const std::string beside = (std::filesystem::path(script).parent_path() / path).string();
+    const std::string& file = file_exists(path) ? path : beside;
+    if (!file_exists(file) || (file != beside && file_exists(beside) && text_of(path) != text_of(beside))) return std::nullopt;
+    std::string text = text_of(file);
+    try {
+      check_foreign_text(text, file);
+    } catch (const ConfigError&) {
+      return std::nullopt;
+    }
+    const Format format = format_of(text, file);
+    return format == Format::kShell ? std::optional(std::move(text)) : std::nullopt;
   }
 
   // The members of `value`, each with `leaf`'s key before its own.
@@ -274,6 +305,9 @@ class Inputs {
                                       : is_open    ? std::nullopt
                                                    : std::optional(leaf.system),
                                       is_fsdp ? "fsdp_config" : "");
+    const auto script = folders_.find(leaf.file);
+    if (script != folders_.end() && !script->second && std::filesystem::path(text).is_relative())
+      leaves_[i].note = fmt::format("{} is taken, as nobody knows where the script goes by cd", file);
     if (file == leaf.file)
       refuse_at(file, leaf.line, leaf.column,
                 fmt::format("{} names the file that it stands in; leave it out", in_quotes(leaf.key)));
@@ -312,12 +346,14 @@ class Inputs {
     };
     const fs::path folder = leaf.file == "-" ? "" : fs::path(leaf.file).parent_path();
     const auto script = folders_.find(leaf.file);
-    const std::string gone = script == folders_.end() ? "" : script->second, beside = (folder / name).string();
+    const std::string gone = script == folders_.end() ? "" : script->second.value_or(""), beside = (folder / name).string();
     if (const auto written = written_.find(shell_file_name((fs::path(gone) / name).string())); written != written_.end()) {
       if (written->second.unknown.empty()) return written->first;
       refuse(fmt::format("which the script writes: {}; make the file, and give import the command alone", written->second.unknown));
     }
     if (const std::string there = (fs::path(gone) / name).string(); !gone.empty() && file_exists(there)) return there;
+    if (!gone.empty() && fs::path(name).is_relative())
+      refuse(fmt::format("and there is no such file in {}, where the script goes; put it there, or give its whole path", gone));
     if (file_exists(name) && file_exists(beside) && text_of(name) != text_of(beside))
       refuse(fmt::format("and there are two such files, in the working directory and beside {}; name one of them by its whole path",
                          leaf.file));
@@ -332,14 +368,15 @@ class Inputs {
     std::string where = "in the working directory";
     if (!folder.empty() && beside != name)
       where = fmt::format("beside {}{} or {}", leaf.file, is_deep ? ", in the folders above it" : "", where);
-    refuse(fmt::format("and there is no such file {}{}; put it there", gone.empty() ? "" : fmt::format("in {}, ", gone), where));
+    refuse(fmt::format("and there is no such file {}; put it there", where));
     return "";
   }
 
   std::optional<ForeignSystem> from_;
   std::vector<ForeignLeaf> leaves_;
-  ShellFiles written_;                  // by the script, while it runs
-  std::map<std::string, std::string> folders_;  // that scripts go to before their command, and for the files that it names
+  std::map<std::string, ShellFile, std::less<>> written_;  // by the script, before its command
+  // That scripts go to before their command, and for the files that it names; nothing: nobody knows which.
+  std::map<std::string, std::optional<std::string>> folders_;
   std::map<std::string, Known> known_;  // files by their whole paths, without links
 };
 

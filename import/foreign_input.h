@@ -20,6 +20,7 @@ struct ForeignLeaf {
   JsonValue value;   // typed as that system's own loader types it; a flag without a value is true, one with a value is a text, with
                      // several a list of texts
   std::string remark = {};     // "" or a sentence: "\"$1\" is an argument of the script", "run.sh:3 --lr=1e-4 replaces it"
+  std::string note = {};       // "" or a sentence about the command or the file, whose value is known
   bool is_replaced = false;    // of a key of the file that a command names: a flag of that command gives it, and counts
 };
 

@@ -437,6 +437,7 @@ void Resolver::finish(Judged& one) const {
                                               : fmt::format("resolved to {} ({})", value_text(fact->value), fact->origin));
   }
   append_sentence(key.note, key.leaf.remark);
+  append_sentence(key.note, key.leaf.note);
   for (const ImportedValue& value : out_.values)
     if (!value.unknown.empty() && is_part_of(one.origin, value.origin))
       append_sentence(key.note, fmt::format("left out: give it with --set {}=...", value.path));

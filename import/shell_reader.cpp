@@ -13,158 +13,62 @@ namespace trident {
 namespace shell {
 namespace {
 
-class Reader : WordReader {
+class Reader : FileReader {
  public:
   // `before` are words before those of each command: of what starts this shell.
   Reader(Script& script, Text text, std::vector<ShellWord> before = {})
-      : WordReader(script, std::move(text)), before_(std::move(before)) {}
+      : FileReader(script, std::move(text)), before_(std::move(before)) {}
   void read(int runs) {
     const Level level(script_, here());
-    blocks_.push_back({"", here(), runs_ = runs, runs});
+    blocks_.push_back({"", here(), runs_ = runs, runs, script_.mark(), script_.mark()});
     while (!at_end()) step();
+    end_pipeline(blocks_.back());
     keep_files();
     if (blocks_.size() > 1) script_.fail(blocks_.back().begin, fmt::format("nothing closes this \"{}\"", blocks_.back().kind));
   }
 
  private:
-  // ---- assignments and redirections
-  // NAME=value here; false: there is none.
-  bool takes_assignment(Variables& variables, bool is_exported) {
-    std::size_t end = 0;
-    while (is_name(peek(end))) ++end;
-    const std::string name = end == 0 || is_digit(peek()) ? "" : bytes_of(part(pos_, pos_ + end));
-    const bool is_element = peek(end) == '[';
-    while (is_element && peek(end) != '=' && !ends_word(peek(end))) ++end;
-    const bool appends = peek(end) == '+';
-    end += appends ? 1 : 0;
-    if (name.empty() || peek(end) != '=') return false;
-    const std::size_t begin = pos_;
-    pos_ += end + 1;
-    const bool is_array = takes("(");
-    Fields value{is_array};
-    if (!is_array) scan(value, Stop::kWord, false);
-    while (is_array && (skip_lines(), !takes(")"))) {
-      const std::size_t before = pos_;
-      scan(value, Stop::kWord, false);
-      if (pos_ == before) script_.fail(at(begin), "nothing closes this parenthesis");
-      value.close();
-    }
-    std::vector<Text> items = is_array ? value.take() : std::vector<Text>{value.take_one()};
-    if (runs_ == kNever) return true;
-    Variable& variable = variables[name];
-    variable.is_exported |= is_exported;
-    if (is_element || runs_ != 0) {
-      set_unknown(variable, name, at(begin), runs_ != 0 ? runs_ : doubt("an element", begin));
-    } else if (appends && !is_array && !variable.items.empty()) {
-      variable.items[0].insert(variable.items[0].end(), items[0].begin(), items[0].end());
-    } else {
-      if (!appends) variable.items.clear();
-      std::ranges::move(items, std::back_inserter(variable.items));
-    }
-    return true;
-  }
-  bool takes_redirection() {
-    std::size_t digits = 0;
-    while (is_digit(peek(digits))) ++digits;
-    digits += peek(digits) == '&' && peek(digits + 1) == '>' ? 1 : 0;
-    if ((peek(digits) != '<' && peek(digits) != '>') || peek(digits + 1) == '(') return false;
-    const bool is_standard = digits == 0 || (digits == 1 && has("1&", peek()));
-    pos_ += digits;
-    const bool is_document = !takes("<<<") && (takes("<<-") || takes("<<")), is_output = peek() == '>',
-               has_tabs = is_document && text_[pos_ - 1].c == '-', appends = is_output && peek(1) == '>';
-    while (!is_document && has("<>&|", peek()) && !at_end()) ++pos_;
-    skip_blanks();
-    const std::size_t from = pos_;
-    const std::string where = bytes_of(scanned_word());
-    if (is_document) here_documents_.push_back({where, pos_ - from != where.size(), has_tabs});
-    if (!is_output) return true;
-    lose(is_standard ? std::exchange(output_, where) : where);
-    if (is_standard) appends_ = appends;
-    return true;
-  }
-  std::string file_name(const std::string& path) const {
-    return shell_file_name((std::filesystem::path(script_.folder.value_or("")) / path).string());
-  }
-  ShellFile changed(int runs) const {
-    const int line = line_of(std::max<std::size_t>(pos_, 1) - 1);
-    return {"", runs == 0 ? fmt::format("line {} changes it, and nothing is executed", line)
-                          : script_.reasons[static_cast<std::size_t>(runs)]};
-  }
-  // Another command changes the file, or this one writes elsewhere.
-  void lose(const std::string& path) {
-    if (runs_ == kNever || path.empty()) return;
-    const std::string file = file_name(path);
-    script_.files[file] = changed(runs_);
-    for (HereDocument& document : here_documents_)
-      if (document.file == file) document.file.clear();
-  }
-  // Keeps the texts that were written into files before here.
-  void keep_files() {
-    for (HereDocument& document : std::exchange(written_, {})) {
-      if (document.runs == kNever) continue;
-      ShellFile& file = script_.files.try_emplace(document.file, changed(document.runs)).first->second;
-      if (document.runs != 0) file = changed(document.runs);
-      else if (!document.appends) file = {};
-      if (!file.unknown.empty()) continue;
-      Fields content{false};
-      if (document.is_quoted) content.put_value(document.text, true);
-      else Reader(script_, std::move(document.text)).scan(content, Stop::kEnd, true);
-      file.text += bytes_of(content.take_one());
-    }
-  }
-
   // ---- commands
-  // `why` is the reason for which it is not followed.
-  int doubt(std::string_view what, std::size_t begin, int why = 0) {
-    constexpr std::size_t kLongest = 400;  // of reasons of reasons
-    const std::string& earlier = script_.reasons[static_cast<std::size_t>(why)];
-    std::string text = fmt::format("it depends on {} in line {}{}", what, line_of(begin),
-                                   why == 0 || earlier.size() > kLongest ? ", which import does not follow" : ": " + earlier);
-    script_.spend(text.size(), at(begin));
-    return script_.reason(std::move(text));
-  }
-  int doubtful(std::string_view what, int why = 0) { return runs_ != 0 ? runs_ : doubt(what, pos_, why); }
+  // Whether these runs are more in doubt than a loop's whose passes nobody counts.
+  bool is_doubtful(int runs) const { return runs != 0 && !script_.loops.contains(runs); }
+  int doubtful(std::string_view what, int why = 0) { return is_doubtful(runs_) ? runs_ : doubt(what, pos_, why); }
   int narrowed(int runs, Outcome outcome, bool wanted) {
     if (runs == kNever) return runs;
     if (outcome != Outcome::kUnknown) return (outcome != Outcome::kFalse) == wanted ? runs : kNever;
-    return runs != 0 ? runs : doubt("the condition", pos_, why_test_);
+    return is_doubtful(runs) ? runs : doubt("the condition", pos_, why_test_);
   }
   // Goes into a branch that such an outcome is the condition of.
   void branch(Block& block, Outcome outcome) {
     runs_ = block.base = narrowed(block.rest, outcome, true);
     block.rest = narrowed(block.rest, outcome, false);
   }
-  // Whether one of the patterns here, up to their ")", is of the text.
-  Outcome pattern(const Text& subject) {
-    const std::size_t begin = pos_;
-    Outcome any = Outcome::kFalse;
-    for (takes("("); !takes(")"); skip_blanks(), takes("|"), skip_blanks()) {
-      const std::size_t from = pos_;
-      const Text one = scanned_word();
-      if (pos_ == from) script_.fail(at(begin), "no \")\" ends this pattern");
-      any = std::max(any, has_quoted_sign(part(from, pos_)) ? Outcome::kUnknown : match_of(subject, one));
-    }
-    return any;
-  }
   void open(std::string_view kind, int runs, std::size_t bytes) {
     if (blocks_.size() > kMaxForeignDepth) script_.fail(here(), "more than 64 levels; give import the command alone");
-    blocks_.push_back({kind, here(), runs_ = runs, runs});
-    if (kind == "(") {
-      for (const auto& [name, variable] : script_.variables)
-        for (const Text& item : variable.items) script_.spend(item.size() + 1, here());
-      blocks_.back().folder = script_.folder, blocks_.back().variables = script_.variables;
-    }
+    if (const Block& outer = blocks_.back(); outer.presumed != 0 && outer.base == 0) runs = outer.presumed;
+    blocks_.push_back({kind, here(), runs_ = runs, runs, script_.mark(), script_.mark()});
+    blocks_.back().is_not = std::exchange(is_not_, false);
     pos_ += bytes;
   }
   void close(std::string_view kind, std::size_t bytes) {
     if (blocks_.size() == 1 || blocks_.back().kind != kind) fail_alone();
-    if (kind == "(") script_.folder = std::move(blocks_.back().folder), script_.variables = std::move(blocks_.back().variables);
+    end_pipeline(blocks_.back());
+    if (kind == "(") script_.forget(blocks_.back().outer);
+    outcome_ = blocks_.back().is_not ? Outcome::kUnknown : Outcome::kPresumed;
     blocks_.pop_back();
     pos_ += bytes;
-    outcome_ = Outcome::kPresumed;
+    does_succeed_ = true;
     runs_ = blocks_.back().base;
     for (skip_blanks(); takes_redirection(); skip_blanks()) {}
     lose(std::exchange(output_, {}));
+  }
+  // The variables of a pipeline's parts stay in there.
+  void end_pipeline(Block& block) {
+    if (std::exchange(block.is_piped, false) && !script_.keeps_last) script_.forget(block.mark);
+    block.mark = script_.mark();
+  }
+  void end_list(Block& block) {
+    end_pipeline(block);
+    if (std::exchange(block.presumed, 0) != 0) outcome_ = Outcome::kPresumed;
   }
   // A command, or what stands between two.
   void step() {
@@ -183,14 +87,21 @@ class Reader : WordReader {
         block.subject.push_back({'&', at(begin), block.rest});
       }
       block.at_pattern = true;
+      end_list(block);
       skip_lines();
     } else if (takes("&&") || takes("||")) {
+      end_pipeline(block);
+      if (outcome_ == Outcome::kPresumed && !does_succeed_ && block.base == 0 && block.presumed == 0)
+        block.presumed = doubt("a command", begin);
       runs_ = narrowed(block.base, outcome_, text_[begin].c == '&');
       skip_lines();
     } else if (peek() == '\n' || takes(";") || takes("|&") || takes("|") || (peek(1) != '>' && takes("&"))) {
+      const bool is_pipe = text_[begin].c == '|';
+      block.is_piped |= is_pipe || text_[begin].c == '&';
+      if (is_pipe) script_.forget(block.mark), outcome_ = Outcome::kPresumed;
+      else end_list(block);
       if (pos_ == begin) skip_newline();
       runs_ = block.base;
-      if (text_[begin].c == '|') outcome_ = Outcome::kPresumed;
     } else if (peek() == '(' && !takes_sum()) {
       open("(", runs_, 1);
     } else if (pos_ != begin) {  // the sum
@@ -201,6 +112,9 @@ class Reader : WordReader {
     } else if (is_listed(word, "} fi done esac")) {
       if (word == "done" && goes_again(block)) return;
       close(word == "}" ? "{" : word == "fi" ? "if" : word == "done" ? "loop" : "case", word.size());
+    } else if (word == "!") {
+      ++pos_;
+      is_not_ = !is_not_;
     } else if (word == "then" && block.kind == "if") {
       pos_ += word.size();
       branch(block, outcome_ == Outcome::kPresumed ? Outcome::kUnknown : outcome_);
@@ -254,7 +168,7 @@ class Reader : WordReader {
                           std::ranges::all_of(block.items, [](const Text& item) {
                             return why_of(item) == 0 && bytes_of(item).find_first_of("*?[{") == std::string::npos;
                           });
-    if (!is_known && !name.empty() && runs_ != kNever) set_unknown(script_.variables[name], name, at(begin), runs_);
+    if (!is_known && !name.empty() && runs_ != kNever) script_.doubt(name, at(begin), runs_);
     if (!is_known) return;
     runs_ = block.base = has_items && block.items.empty() ? kNever : 0;
     if (runs_ == 0) block.again = pos_;
@@ -264,21 +178,24 @@ class Reader : WordReader {
   }
   void take_item(Block& block) {
     if (block.items.empty()) return;
-    Variable& variable = script_.variables[block.name];
-    if (block.passes == 0) variable.items.assign(1, block.items.back());
-    else set_unknown(variable, block.name, here(), block.passes);
+    if (block.passes == 0) script_.change(block.name, here()).items.assign(1, block.items.back());
+    else script_.doubt(block.name, here(), block.passes);
     block.items.pop_back();
   }
-  // Behind the condition of `while` and `until`.
+  // Behind the condition of `while` and `until`. The second pass stands for all that follow where the condition never ends them.
   void begin_pass(Block& block) {
     const bool is_known = outcome_ == Outcome::kTrue || outcome_ == Outcome::kFalse;
     const bool ends = is_known && (outcome_ == Outcome::kTrue) == block.is_until;
+    block.is_endless = is_known && bytes_of(part(block.again, pos_)).find('$') == std::string::npos;
+    if (block.is_endless && !ends && block.count++ == 1 && block.passes == 0) block.passes = doubt("the loop", block.again);
     runs_ = block.base = ends ? kNever : is_known ? block.passes : doubt("the loop", block.again, why_test_);
+    if (!is_known) script_.loops.insert(runs_);
     if (ends || !is_known) block.again = std::string::npos;
   }
   // At the end of a loop; false: no pass is left.
   bool goes_again(Block& block) {
     if (block.kind != "loop" || block.again == std::string::npos || (!block.name.empty() && block.items.empty())) return false;
+    if (block.is_endless && block.count > 1) return false;
     script_.spend(pos_ - block.again + 4096, here());  // a thousand passes at most
     take_item(block);
     pos_ = block.again;
@@ -305,29 +222,44 @@ class Reader : WordReader {
     if (!takes("((")) return false;
     skip_parentheses(at(begin));
     if (!takes(")")) return pos_ = begin, false;
-    for (const std::string& name : runs_ == kNever ? std::vector<std::string>() : assigned_in(typed(begin)))
-      set_unknown(script_.variables[name], name, at(begin), runs_ != 0 ? runs_ : doubt("the sum", begin));
-    settle(Outcome::kUnknown);
+    const std::string sum = typed(begin);
+    for (const std::string& name : runs_ == kNever ? std::vector<std::string>() : assigned_in(sum))
+      script_.doubt(name, at(begin), runs_ != 0 ? runs_ : doubt("the sum", begin));
+    settle(sum == "((1))" ? Outcome::kTrue : Outcome::kUnknown);
     return true;
   }
   void settle(Outcome outcome) {
-    if (runs_ != kNever) outcome_ = runs_ != 0 ? Outcome::kUnknown : outcome;
+    using enum Outcome;
+    if (std::exchange(is_not_, false)) outcome = outcome == kTrue ? kFalse : outcome == kFalse ? kTrue : kUnknown;
+    if (runs_ != kNever) outcome_ = runs_ != 0 ? kUnknown : outcome;
+  }
+  // Behind `return` nothing runs up to the end of this function or shell, or nobody knows.
+  void end() {
+    if (runs_ == kNever || !is_called_) return;
+    const auto shell = std::find_if(blocks_.rbegin(), blocks_.rend(), [](const Block& block) { return block.kind == "("; });
+    runs_ = runs_ == 0 ? kNever : runs_;
+    for (auto one = shell == blocks_.rend() ? blocks_.begin() : std::prev(shell.base()); one != blocks_.end(); ++one) {
+      if (one->base != kNever) one->base = runs_;
+      if (one->rest != kNever) one->rest = runs_;
+      if (runs_ == kNever) one->again = std::string::npos;
+      else if (one->passes == 0) one->passes = runs_;
+    }
   }
   void simple() {
     std::vector<Text> words;
     Variables given;
     const std::size_t begin = pos_, documents = here_documents_.size();
-    const int runs = std::exchange(runs_, kNever);
-    while (skip_blanks(), takes_assignment(given, false)) {}
-    const bool is_assignment = ends_word(peek()) && !has("<>", peek());  // else its variables are those of the command alone
+    const int runs = std::exchange(runs_, kNever), presumed = blocks_.back().presumed;
+    while (skip_blanks(), takes_assignment(&given)) {}
+    // Else its variables are those of the command alone.
+    const bool is_assignment = ends_word(peek()) && !has("<>", peek());
     pos_ = begin;
-    runs_ = runs;
+    const bool changes = is_assignment || is_listed(plain_word(), kDeclarations) || is_listed(plain_word(), "set unset shift read");
+    runs_ = presumed != 0 && changes && blocks_.back().base == 0 ? presumed : runs;
     bool declares = false;
     const auto first_word = [&] { return words.empty() ? "" : bytes_of(words[0]); };
     while (skip_blanks(), takes_redirection() || !ends_word(peek()) || has("<>", peek())) {
-      if ((words.empty() || declares) && takes_assignment(is_assignment || declares ? script_.variables : given,
-                                                          declares && first_word() == "export"))
-        continue;
+      if ((words.empty() || declares) && takes_assignment(is_assignment ? nullptr : &given)) continue;
       if (words.size() == 2 && first_word() == "function") break;
       const std::size_t before = pos_;
       Fields fields{true};
@@ -337,47 +269,92 @@ class Reader : WordReader {
       }
       scan(fields, Stop::kWord, false);
       std::ranges::move(fields.take(), std::back_inserter(words));
-      declares = is_listed(first_word(), "export declare local readonly typeset");
+      declares = is_listed(first_word(), kDeclarations);
     }
     if (pos_ == begin) fail_alone();
-    if (first_word() == "cat" && words.size() == 1 && here_documents_.size() > documents) {
-      HereDocument& document = here_documents_.back();
-      document.file = file_name(std::exchange(output_, {})), document.appends = appends_, document.runs = runs_;
-    }
+    if (first_word() == "cat" && words.size() == 1 && here_documents_.size() > documents)
+      begin_file(here_documents_.back(), std::exchange(output_, {}));
     lose(std::exchange(output_, {}));
     const bool has_parentheses = !words.empty() && words.size() <= 2 && takes("(");
     if (has_parentheses && (skip_blanks(), !takes(")"))) fail_alone();
-    if (has_parentheses || (words.size() == 2 && first_word() == "function")) {
-      runs_ = doubtful("the function");  // its block comes next, and nobody knows who calls it
-      return skip_lines();
-    }
+    if (has_parentheses || (words.size() == 2 && first_word() == "function")) return function(bytes_of(words.back()));
     why_test_ = 0;
-    settle(words.empty()             ? Outcome::kTrue
-           : first_word() == "!"     ? Outcome::kUnknown
-           : first_word() == "false" ? Outcome::kFalse
-                                     : Outcome::kPresumed);
+    does_succeed_ = declares || is_listed(first_word(), "cd mkdir echo printf set source . module conda ulimit touch sleep shift");
+    settle(words.empty() || is_listed(first_word(), "true :") ? Outcome::kTrue
+           : first_word() == "false"                          ? Outcome::kFalse
+           : first_word() == "test" ? outcome_of({words.begin() + 1, words.end()})
+                                    : Outcome::kPresumed);
+    if (declares && runs_ != kNever) declare(words, std::exchange(given, {}), at(begin));
     if (!words.empty() && runs_ != kNever) emit(words, given, at(begin));
   }
-  void emit(const std::vector<Text>& words, const Variables& given, int begin) {
+  // Keeps the body, which is read where the function is called.
+  void function(const std::string& name) {
+    const Level level(script_, here());
+    const int runs = std::exchange(runs_, kNever);
+    skip_lines();
+    const std::size_t begin = pos_, blocks = blocks_.size();
+    do step();
+    while (blocks_.size() > blocks && !at_end());
+    runs_ = runs;
+    settle(Outcome::kTrue);
+    if (runs == kNever) return;
+    Text body = part(begin, pos_);
+    if (const auto other = script_.functions.find(name); runs != 0 && other != script_.functions.end()) {  // either of them
+      body.push_back({'\n', at(begin)});
+      body.insert(body.end(), other->second.body.begin(), other->second.body.end());
+    }
+    script_.spend(body.size(), at(begin));
+    script_.functions[name] = {std::move(body), runs};
+  }
+  // Keeps the variable for the end of the function that changes it.
+  void keep_outer(const std::string& name) {
+    const auto found = script_.variables.find(name);
+    outer_.try_emplace(name, found == script_.variables.end() ? std::nullopt : std::optional(found->second));
+  }
+  void declare(const std::vector<Text>& words, Variables given, int begin) {
+    const std::string command = bytes_of(words[0]);
+    const bool is_local = is_called_ && !is_listed(command, "export readonly");
+    std::string flags;
+    for (std::size_t i = 1; i < words.size(); ++i)
+      if (const std::string word = bytes_of(words[i]); word.starts_with('-')) flags += word;
+      else if (word.find('=') == word.npos && is_local) given.try_emplace(word);
+      else if (const auto known = script_.variables.find(word); known != script_.variables.end()) given.insert(*known);
+    // A name of another variable, an integer, and small or capital letters.
+    const int why = flags.find_first_of("niluc") == flags.npos ? 0 : runs_ != 0 ? runs_ : doubt(command + ' ' + flags, pos_ - 1);
+    for (auto& [name, variable] : given) {
+      if (is_local && !has(flags, 'g')) keep_outer(name);
+      const auto known = is_local ? script_.variables.end() : script_.variables.find(name);
+      const bool is_known = known != script_.variables.end();
+      const int own = why == 0 && is_known ? known->second.why : why;
+      variable.is_exported |= command == "export" || has(flags, 'x') || (is_known && known->second.is_exported);
+      const std::string target = has(flags, 'n') && !variable.items.empty() ? bytes_of(variable.items[0]) : name;
+      const Variable& changed = script_.change(name, begin) = std::move(variable);
+      if (own != 0)
+        for (const std::string& one : {name, target}) script_.change(one, begin).why = own, script_.doubt(one, begin, own);
+      else if (changed.items.empty() && is_local && flags.find_first_of("aA") == flags.npos) script_.erase(name, begin);
+    }
+  }
+  void emit(const std::vector<Text>& words, const Variables& given, int begin, bool may_be_function = true) {
     std::vector<std::string> texts;
     for (const Text& word : words) texts.push_back(bytes_of(word));
     const std::string& name = texts[0];
-    ShellCommand command{before_, {}, script_.reasons[static_cast<std::size_t>(runs_)], script_.folder.value_or("")};
-    if (is_listed(name, "break continue")) leave(name == "break", words.size() > 1);
-    if (name == "eval") return nested({words.begin() + 1, words.end()}, {}, begin);
-    const bool is_folder_known = runs_ == 0 && words.size() == 2 && why_of(words[1]) == 0;
-    if (is_listed(name, "cd pushd popd")) script_.folder = is_folder_known ? script_.folder_at(texts[1]) : std::nullopt;
-    for (const std::string& file : changed_by(texts)) lose(file);
-    if (name == "unset") forget(words);
-    if (name == "set" && words.size() > 1 && texts[1] == "--") set_arguments({words.begin() + 2, words.end()}, begin);
-    if (name == "shift") shift(words, begin);
+    if (is_listed(name, "command builtin") && words.size() > 1 && !texts[1].starts_with('-'))
+      return emit({words.begin() + 1, words.end()}, given, begin, false);
+    if (const auto found = script_.functions.find(name); may_be_function && found != script_.functions.end())
+      return nested(found->second.body, {std::vector(words.begin() + 1, words.end()), true, false, given}, before_,
+                    runs_ != 0 ? runs_ : found->second.runs, begin);
+    ShellCommand command{before_, {}, script_.reasons[static_cast<std::size_t>(runs_)]};
+    command.exits = script_.exits, command.folder = script_.folder, command.files = script_.files.size();
+    if ((command.is_again = script_.loops.contains(runs_))) command.doubt.clear();
+    change_state(words, texts, begin);
+    if (name == "eval") return evaluate(words, begin);
+    if (is_listed(name, "source .")) source(words, begin);
     for (std::size_t i = 0; i < words.size(); ++i) {
-      if (const auto known = script_.variables.find(texts[i]); name == "export" && known != script_.variables.end())
-        known->second.is_exported = true;
       if (i > 0 && i + 1 < words.size() && is_listed(texts[i], "-c -lc -ec -xc") &&
           is_listed(texts[i - 1], "bash sh zsh /bin/bash /bin/sh")) {
         command.words.pop_back();
-        return nested({words[i + 1]}, std::move(command.words), begin);
+        const auto rest = words.begin() + static_cast<std::ptrdiff_t>(std::min(i + 3, words.size()));
+        return nested(words[i + 1], {std::vector(rest, words.end()), false, true}, std::move(command.words), runs_, begin);
       }
       command.words.push_back(script_.word_of(words[i], begin));
     }
@@ -391,90 +368,107 @@ class Reader : WordReader {
     for (const std::vector<ShellWord>* const all : {&command.words, &command.settings})
       for (const ShellWord& word : *all) script_.spend(word.text.size() + sizeof(ShellWord), begin);
     script_.commands.push_back(std::move(command));
+    if (name == "return") end();
+    script_.exits += runs_ == 0 && (name == "exit" || (name == "exec" && words.size() > 1)) ? 1 : 0;
   }
-  void set_arguments(const std::vector<Text>& items, int begin) {
-    std::size_t bytes = items.size();
-    for (const Text& item : items) bytes += item.size();
-    script_.spend(bytes, begin);
-    std::erase_if(script_.variables, [](const auto& variable) { return is_digit(variable.first[0]); });
-    Variable& all = script_.variables["@"];
-    if (runs_ != 0) return set_unknown(all, "@", begin, runs_);
-    all.items = items;
-    for (std::size_t i = 0; i < items.size(); ++i) script_.variables[fmt::format("{}", i + 1)] = {{items[i]}};
-  }
-  void shift(const std::vector<Text>& words, int begin) {
+  // Does to variables, arguments, the folder and files as a builtin does.
+  void change_state(const std::vector<Text>& words, const std::vector<std::string>& texts, int begin) {
+    const std::string& name = texts[0];
+    const auto doubted = [&] { return runs_ != 0 ? runs_ : doubt(name, std::max<std::size_t>(pos_, 1) - 1); };
+    if (is_listed(name, "break continue")) leave(name == "break", words.size() > 1);
+    const bool is_folder_known = runs_ == 0 && words.size() == 2 && why_of(words[1]) == 0;
+    if (is_listed(name, "cd pushd popd")) script_.folder = is_folder_known ? script_.folder_at(texts[1]) : std::nullopt;
+    for (const std::string& file : changed_by(texts)) lose(file);
+    if (name == "unset") script_.unset(words, runs_ == 0 && texts.back().find('[') == std::string::npos ? 0 : doubted());
+    if (name == "set" && words.size() > 1) {
+      if (texts[1] == "--" || !has("-+", texts[1][0]))
+        script_.set_arguments({words.begin() + (texts[1] == "--" ? 2 : 1), words.end()}, begin, runs_);
+      else if (is_listed("allexport", texts.back()) || has(texts[1], 'a')) script_.exports_all = texts[1][0] == '-';
+    }
+    if (name == "shopt") script_.keeps_last |= texts.back() == "lastpipe";
+    if (name == "shift") script_.shift(words, begin, runs_);
     const auto all = script_.variables.find("@");
-    if (all == script_.variables.end() || count_of(all->second) < 0) return;
-    const double by = words.size() == 1 ? 1 : sum_of(bytes_of(words[1]));
-    std::vector<Text> items = all->second.items;
-    if (by >= 0 && by <= static_cast<double>(items.size())) items.erase(items.begin(), items.begin() + static_cast<int>(by));
-    set_arguments(items, begin);
+    if (name == "getopts" && (all == script_.variables.end() || all->second.items.empty())) return settle(Outcome::kFalse);
+    for (const std::string& one : set_by(texts)) script_.doubt(one, begin, doubted());
+    if (is_listed(name, kDeclarations) || is_listed(name, "read mapfile readarray printf let unset"))  // it may be any name
+      for (std::size_t i = 1; i < words.size(); ++i)
+        if (!words[i].empty() && words[i][0].why != 0 && !has("<>", texts[i][0]) && (name != "printf" || texts[i - 1] == "-v")) {
+          script_.doubt_all(begin, doubted());
+          break;
+        }
   }
-  void forget(const std::vector<Text>& words) {
-    for (const Text& word : words) {
-      const auto found = script_.variables.find(bytes_of(word));
-      if (found == script_.variables.end()) continue;
-      if (runs_ == 0) script_.variables.erase(found);
-      else set_unknown(found->second, found->first, word.front().at, runs_);
-    }
-  }
-  // Reads what a shell is given to read.
-  void nested(const std::vector<Text>& words, std::vector<ShellWord> before, int begin) {
-    Text text;
-    for (const Text& word : words) {
-      if (!text.empty()) text.push_back({' ', begin});
-      text.insert(text.end(), word.begin(), word.end());
-    }
+  // How a text within the script is read: with arguments of its own, as a function or a file, or by a shell of its own.
+  struct Nested {
+    std::optional<std::vector<Text>> arguments = {};
+    bool is_called = false, is_own = false;
+    Variables given = {};
+  };
+  void nested(Text text, Nested how, std::vector<ShellWord> before, int runs, int begin) {
+    if (text.empty()) return;
     script_.spend(text.size() * 2, begin);
-    const std::optional<std::string> folder = script_.folder;
-    const bool is_own = !before.empty();
-    if (!text.empty()) Reader(script_, std::move(text), std::move(before)).read(runs_);
-    if (is_own) script_.folder = folder;
+    const Mark mark = script_.mark();
+    const auto all = script_.variables.find("@");
+    const std::optional<Variable> outer = all == script_.variables.end() ? std::nullopt : std::optional(all->second);
+    if (how.is_own) script_.keep_exported(begin);
+    if (how.arguments) script_.set_arguments(*how.arguments, begin, 0);
+    Reader reader(script_, std::move(text), std::move(before));
+    reader.is_called_ = how.is_called;
+    for (const auto& [name, variable] : how.given) reader.keep_outer(name), script_.change(name, begin) = variable;
+    reader.read(runs);
+    for (auto& [name, variable] : reader.outer_)
+      if (variable) script_.change(name, begin) = std::move(*variable);
+      else script_.erase(name, begin);
+    if (how.arguments) script_.set_arguments(outer ? outer->items : std::vector<Text>(), begin, 0);
+    if (how.arguments && !outer) script_.erase("@", begin);
+    if (how.is_own) script_.forget(mark);
+  }
+  void evaluate(const std::vector<Text>& words, int begin) {
+    Text text;
+    for (std::size_t i = 1; i < words.size(); ++i) {
+      if (i > 1) text.push_back({' ', begin});
+      text.insert(text.end(), words[i].begin(), words[i].end());
+    }
+    // A program's output, or an assignment to a name that is not known.
+    const std::string all = bytes_of(text), first = all.substr(0, all.find_first_of(" \n"));
+    const bool is_open = !text.empty() && (text[0].why != 0 || first.find('$') < first.find('='));
+    if (is_open && !is_environment(all)) script_.doubt_all(begin, runs_ != 0 ? runs_ : doubt("eval", pos_ - 1));
+    nested(std::move(text), {}, before_, runs_, begin);
+  }
+  void source(const std::vector<Text>& words, int begin) {
+    const std::string name = words.size() < 2 ? "" : bytes_of(words[1]);
+    if (name.empty() || is_environment(name)) return;
+    const bool is_known = why_of(words[1]) == 0 && (script_.folder || name.starts_with('/'));
+    const std::string path = is_known ? file_name(name) : name;
+    const auto written = script_.newest_files.find(path);
+    std::optional<std::string> text;
+    if (is_known && written == script_.newest_files.end()) text = script_.sources ? script_.sources(path) : std::nullopt;
+    else if (is_known && script_.files[written->second].unknown.empty()) text = script_.files[written->second].text;
+    if (!text) return script_.doubt_all(begin, runs_ != 0 ? runs_ : doubt(name, pos_ - 1));
+    Text chars;
+    for (const char c : *text)
+      if (c != '\r') chars.push_back({c, begin});
+    Nested how{{}, true};
+    if (words.size() > 2) how.arguments.emplace(words.begin() + 2, words.end());
+    const std::string outer = std::exchange(script_.sourced, path);
+    nested(std::move(chars), std::move(how), before_, runs_, begin);
+    script_.sourced = outer;
   }
 
-  // ---- tests
-  // Returns the outcome of the test whose "[" or "[[" stands before it.
-  Outcome test(std::string_view end, std::size_t begin) {
-    Outcome all = Outcome::kTrue, any = Outcome::kFalse;
-    bool is_followed = true;
-    std::vector<Text> words;
-    in_test_ = true;
-    why_test_ = 0;
-    for (bool ends = false; !ends;) {
-      skip_lines();
-      if (at_end()) script_.fail(at(begin), fmt::format("no \"{}\" closes this", end));
-      ends = plain_word() == end;
-      if (const bool is_or = ends || takes("||"); is_or || takes("&&")) {
-        all = std::min(all, outcome_of(std::exchange(words, {})));
-        if (is_or) any = std::max(any, std::exchange(all, Outcome::kTrue));
-      } else if (ends_word(peek())) {
-        is_followed = false, ++pos_;
-      } else {  // "[" is a command, of which an empty variable without quotes is no word
-        Fields fields{end == "]"};
-        scan(fields, Stop::kWord, false);
-        if (fields.splits) std::ranges::move(fields.take(), std::back_inserter(words));
-        else words.push_back(fields.take_one());
-        if (why_test_ == 0 && !words.empty()) why_test_ = why_of(words.back());
-      }
-    }
-    in_test_ = false;
-    pos_ += end.size();
-    return is_followed ? any : Outcome::kUnknown;
-  }
-  int why_test_ = 0;    // why nobody knows what the last test comes to
-  std::string output_;  // the file that this command's standard output goes to
-  bool appends_ = false;
   std::vector<ShellWord> before_;
   std::vector<Block> blocks_;
   Outcome outcome_ = Outcome::kPresumed;  // of the last one
+  bool does_succeed_ = true;              // && and || take for granted that it succeeds
+  bool is_not_ = false;                   // "!" stands before the next one
+  bool is_called_ = false;                // a function or a file that `source` reads
+  std::map<std::string, std::optional<Variable>> outer_;  // what variables of this function are outside of it
 };
 
 }  // namespace
 }  // namespace shell
 
 std::vector<ShellCommand> read_shell(std::string_view text, std::string_view source, std::span<const std::string_view> settings,
-                                     std::span<const ShellWord> variables, ShellFiles* files) {
-  shell::Script script{source, settings};
+                                     std::span<const ShellWord> variables, ShellFiles* files, const ShellSources& sources) {
+  shell::Script script{source, settings, sources};
   shell::Text chars;
   for (int at = 0; const char c : text) {
     if (c != '\r') chars.push_back({c, at});
@@ -484,6 +478,7 @@ std::vector<ShellCommand> read_shell(std::string_view text, std::string_view sou
     const std::size_t equals = word.text.find('=');
     shell::Variable& variable = script.variables[word.text.substr(0, equals)];
     variable.items.assign(1, {});
+    variable.is_exported = true;
     for (const char c : word.text.substr(equals + 1))
       variable.items[0].push_back({c, script.line_starts.at(static_cast<std::size_t>(word.line) - 1)});
   }

@@ -1,7 +1,9 @@
 // Commands of a shell script as words, without executing anything.
 #pragma once
 
-#include <map>
+#include <cstddef>
+#include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -21,29 +23,35 @@ struct ShellCommand {
   std::vector<ShellWord> words;
   std::vector<ShellWord> settings;  // "NAME=value" of those variables that the caller asked for
   std::string doubt;                // why nobody knows whether it runs; "": it does
-  std::string folder = {};          // that `cd` went to; "": none, or nobody knows which
+  int exits = 0;                    // how many `exit` stand before it: who gives the script its arguments comes by those of a check
+  bool is_again = false;            // a `while` or `until` runs it, and nobody knows how often
+  std::optional<std::string> folder = {};  // that `cd` went to; "": none; nothing: nobody knows which
+  std::size_t files = 0;            // how many changes of files come before it
 };
 
-// A file that the script writes, by its name without "." and "..": by `cat <<END > FILE`, or by what is not followed.
+// A file as the script leaves it when it changes it: by `cat <<END > FILE`, or by what is not followed.
 struct ShellFile {
-  std::string text;
+  std::string name, text;
   std::string unknown = {};  // why nobody knows what is in it; "": `text` is all of it
 };
-using ShellFiles = std::map<std::string, ShellFile, std::less<>>;
+using ShellFiles = std::vector<ShellFile>;  // one for each change, in their order
+// The text of a file that `source` names, by its path; nothing: there is none that import may read.
+using ShellSources = std::function<std::optional<std::string>(const std::string& path)>;
 // The name by which they have a file: without "." and "..", and without the working directory where it lies below.
 std::string shell_file_name(const std::string& path);
 
 // The commands that `text`, which check_foreign_text() accepts, runs in an environment of `variables` ("NAME=value" with their
 // lines) and with the arguments that `set --` gives it, in their order. Quotes, continued lines, NAME=value, NAME+=.., NAME=( .. ),
-// "${NAME[@]}", ${NAME:-default}, $(( integers )), $(expr integers), `case`, tests of texts and integers, eval and bash -c are
-// followed, and so are paths: $0, which is `source`, $PWD, cd, and $(..) of dirname, basename, realpath, readlink and pwd. Nothing
-// is executed: other $(..), loops and tests of files leave variables unknown and commands in doubt, which each of them says. A
-// variable that is set nowhere is empty in a test, and unknown in a word. `settings` are names of variables to pass on where they
-// stand before a command or are exported. `files` gets what is written into files.
+// "${NAME[@]}", ${NAME:-default}, $(( integers )), $(expr integers), `case`, tests of texts and integers, functions, eval, bash -c
+// and files that `source` names are followed, and so are loops while their passes are known, and paths: $0, which is `source`,
+// $PWD, cd, and $(..) of dirname, basename, realpath, readlink and pwd. Variables of ( .. ), pipelines and `&` stay in there.
+// Nothing is executed: other $(..) and loops, tests of files, and what read, printf -v, let and others set leave variables unknown
+// and commands in doubt, which each of them says. A variable that is set nowhere is empty in a test, and unknown in a word.
+// `settings` are names of variables to pass on where they stand before a command or are exported. `files` gets what is written.
 // Throws ConfigError "<source>:<line>:<column>: <why>": quotes, brackets and blocks that do not close, more than 64 levels, and
 // more than 4 MiB once variables are replaced.
 std::vector<ShellCommand> read_shell(std::string_view text, std::string_view source,
                                      std::span<const std::string_view> settings = {}, std::span<const ShellWord> variables = {},
-                                     ShellFiles* files = nullptr);
+                                     ShellFiles* files = nullptr, const ShellSources& sources = {});
 
 }  // namespace trident

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <string>
 #include <utility>
@@ -20,20 +21,7 @@ bool is_match(std::string_view text, std::string_view pattern) {
   return true;
 }
 
-// From the root, without a slash at its end.
-std::string whole_path(const std::string& path) {
-  std::error_code error;
-  std::string whole = (std::filesystem::current_path(error) / path).lexically_normal().string();
-  if (whole.size() > 1 && whole.ends_with('/')) whole.pop_back();
-  return error ? "" : whole;
-}
-
 }  // namespace
-
-void set_unknown(Variable& variable, const std::string& name, int at, int why) {
-  variable.items.assign(1, {});
-  for (const char c : "$" + name) variable.items[0].push_back({c, at, why});
-}
 
 std::string bytes_of(const Text& text) {
   std::string bytes;
@@ -101,57 +89,6 @@ Outcome match_of(const Text& text, const Text& pattern) {
   return is_match(bytes_of(text), signs) ? Outcome::kTrue : Outcome::kFalse;
 }
 
-std::string Script::path_of(std::string_view name) const {
-  if (is_listed(name, "0 BASH_SOURCE")) return source == "-" ? "" : std::string(source);
-  return name == "PWD" && folder ? whole_path(*folder) : "";
-}
-
-std::string path_said(const Script& script, const std::vector<std::string>& words) {
-  const std::size_t count = words.size();
-  const std::string name = count > 0 ? words[0] : "", path = count > 1 ? words[1] : "";
-  const bool goes = count == 4 && name == "cd" && words[2] == "&&" && words[3] == "pwd";
-  if (count == 1 && name == "pwd") return script.path_of("PWD");
-  if (goes || (count == 2 && is_listed(name, "realpath readlink"))) {
-    const std::optional<std::string> folder = script.folder_at(path);
-    return folder ? whole_path(*folder) : "";
-  }
-  const std::string bare = path.substr(0, path.find_last_not_of('/') + 1);
-  const std::size_t slash = bare.rfind('/');
-  if (bare.empty() || (count != 2 && !(count == 3 && name == "basename"))) return "";
-  if (name == "dirname") return slash == bare.npos ? "." : slash == 0 ? "/" : bare.substr(0, slash);
-  if (name != "basename") return "";
-  const std::string last = bare.substr(slash + 1), end = count == 3 ? words[2] : "";
-  return last.ends_with(end) && last != end ? last.substr(0, last.size() - end.size()) : last;
-}
-
-std::vector<std::string> changed_by(const std::vector<std::string>& words) {
-  const bool copies = is_listed(words[0], "cp ln install rsync"), moves = words[0] == "mv";
-  const auto in_place = [](const std::string& word) {
-    return word.starts_with("--in-place") || (word.starts_with('-') && !word.starts_with("--") && has(word, 'i'));
-  };
-  const bool edits = is_listed(words[0], "sed perl yq") && std::ranges::any_of(words, in_place);
-  std::vector<std::string> files;
-  if (!copies && !moves && !edits && !is_listed(words[0], "tee rm truncate patch ed")) return files;
-  for (std::size_t i = 1; i < words.size(); ++i) {
-    const bool is_last = i + 1 == words.size();
-    if (!copies || is_last) files.push_back(words[i]);
-    if ((copies || moves) && !is_last) files.push_back(words.back() + '/' + words[i].substr(words[i].rfind('/') + 1));
-  }
-  return files;
-}
-
-std::vector<std::string> assigned_in(std::string_view sum) {
-  bool assigns = sum.find("++") != sum.npos || sum.find("--") != sum.npos;
-  for (std::size_t i = sum.find('='); i != sum.npos; i = sum.find('=', i + 1))
-    assigns |= !has("=<>!", sum[i - 1]) && sum[i + 1] != '=';
-  std::vector<std::string> names;
-  for (std::size_t end = 0, i = 0; assigns && i < sum.size(); i = end + 1) {
-    for (end = i; end < sum.size() && is_name(sum[end]);) ++end;
-    if (end > i && !is_digit(sum[i])) names.emplace_back(sum.substr(i, end - i));
-  }
-  return names;
-}
-
 bool has_quoted_sign(const Text& word) {
   char quote = 0;
   for (std::size_t i = 0; i < word.size(); ++i) {
@@ -166,13 +103,265 @@ bool has_quoted_sign(const Text& word) {
   return false;
 }
 
-}  // namespace trident::shell
-
-namespace trident {
-
-std::string shell_file_name(const std::string& path) {
-  const std::filesystem::path whole = shell::whole_path(path), below = whole.lexically_relative(shell::whole_path(""));
-  return below.empty() || *below.begin() == ".." ? whole.string() : below.string();
+bool WordReader::puts_path(Fields& out, std::size_t begin, std::size_t inner, std::size_t end) {
+  const Level level(script_, at(begin));
+  WordReader reader(script_, part(inner, end));
+  reader.runs_ = kNever;  // what stands in it assigns nothing
+  std::vector<std::string> words;
+  while (reader.skip_blanks(), !reader.at_end()) {
+    if (reader.takes("&&") || reader.takes(";")) {
+      words.push_back("&&");
+    } else if (has("&>", reader.peek())) {  // errors and answers go elsewhere
+      while (has("&>", reader.peek()) && !reader.at_end()) ++reader.pos_;
+      reader.skip_blanks();
+      reader.scanned_word();
+    } else if (ends_word(reader.peek())) {
+      return false;
+    } else {
+      const Text word = reader.scanned_word();
+      if (why_of(word) != 0) return false;
+      const std::string text = bytes_of(word);
+      if (!is_listed(text, "-- -P -L -f -e -m") && !(is_digit(text[0]) && reader.peek() == '>')) words.push_back(text);
+    }
+  }
+  const std::string value = path_said(script_, words);
+  script_.spend(value.size(), at(begin));
+  for (const char c : value) out.put({c, at(begin)});
+  return !value.empty();
 }
 
-}  // namespace trident
+// Puts ~ at the begin of a word as $HOME, and {a,b} as what would have to be executed; false: there is neither here.
+bool WordReader::puts_expansion(Fields& out, std::size_t begin) {
+  const std::size_t from = pos_;
+  if (peek() == '~' && pos_ == begin && (peek(1) == '/' || ends_word(peek(1)))) {
+    const int why = script_.reason("\"~\" is known where the script runs");
+    for (const char c : std::string_view("$HOME")) out.put({c, at(pos_), why});
+    return ++pos_, true;
+  }
+  if (peek() != '{' || !out.splits) return false;
+  bool expands = false;
+  std::size_t length = 1;
+  for (int open = 1; open > 0; ++length) {
+    const char c = peek(length);
+    if (ends_word(c)) return false;
+    open += c == '{' ? 1 : c == '}' ? -1 : 0;
+    expands |= c == ',' || (c == '.' && peek(length + 1) == '.');
+  }
+  if (!expands) return false;
+  pos_ += length;
+  const int why = script_.reason(fmt::format("{} in line {} stands for several words; write them in its place",
+                                             in_quotes(typed(from), 40), line_of(from)));
+  out.put({'$', at(from), why});
+  put_unknown(out, from, why);
+  return true;
+}
+void WordReader::scan(Fields& out, Stop stop, bool is_quoted) {
+  const Level level(script_, here());
+  const std::size_t begin = pos_;
+  while (true) {
+    const char c = peek();
+    const std::size_t from = pos_;
+    if ((stop == Stop::kWord && ends_word(c)) || (stop == Stop::kEnd && at_end())) return;
+    if (at_end()) script_.fail(at(begin), stop == Stop::kQuote ? "nothing closes this quote" : "nothing closes this brace");
+    if ((stop == Stop::kQuote && takes("\"")) || (stop == Stop::kBrace && takes("}"))) return;
+    if (takes("\\\n")) continue;
+    if (stop == Stop::kWord && puts_expansion(out, begin)) continue;
+    if (c == '\\' && pos_ + 1 < text_.size() && (!is_quoted || has("$`\\", peek(1)) ||
+                                                  (stop != Stop::kEnd && peek(1) == '"') ||
+                                                  (stop == Stop::kBrace && peek(1) == '}'))) {
+      out.put(text_[pos_ + 1]);
+      pos_ += 2;
+    } else if (c == '\'' && !is_quoted) {
+      skip_quoted(at(from));
+      out.is_open = true;
+      for (std::size_t i = from + 1; i + 1 < pos_; ++i) out.put(text_[i]);
+    } else if (stop != Stop::kEnd && takes("\"")) {
+      const bool was_open = std::exchange(out.is_open, true);
+      has_no_items_ = false;
+      scan(out, Stop::kQuote, true);
+      if (has_no_items_ && !was_open) out.is_open = !out.current.empty();
+    } else if (c == '$') {
+      dollar(out, is_quoted);
+    } else if (c == '`') {
+      skip_quoted(at(from));
+      if (!puts_path(out, from, from + 1, pos_ - 1)) put_not_executed(out, from);
+    } else {
+      out.put(text_[pos_++]);
+    }
+  }
+}
+
+void WordReader::dollar(Fields& out, bool is_quoted) {
+  const std::size_t begin = pos_++;
+  if (const bool is_sum = takes("(("); is_sum || takes("(")) {
+    const std::size_t inner = pos_;
+    skip_parentheses(at(begin));
+    const std::size_t end = pos_ - 1;
+    if (is_sum && !takes(")")) script_.fail(at(begin), "nothing closes this parenthesis");
+    const bool is_expr = bytes_of(part(inner, std::min(inner + 5, end))) == "expr ";
+    if (is_sum || is_expr) arithmetic(out, begin, inner + (is_sum ? 0 : 5), end, is_sum);
+    else if (!puts_path(out, begin, inner, end)) put_not_executed(out, begin);
+  } else if (takes("{")) {
+    parameter(out, begin, is_quoted);
+  } else if (peek() == '\'' && !is_quoted) {
+    skip_quoted(at(begin), true);
+    put_not_executed(out, begin);
+  } else if (const std::string name = parameter_name(false); !name.empty()) {
+    put_variable(out, begin, name, "", is_quoted);
+  } else if (peek() != '"' || is_quoted) {
+    out.put(text_[begin]);
+  }
+}
+
+void WordReader::arithmetic(Fields& out, std::size_t begin, std::size_t inner, std::size_t end, bool has_names) {
+  const Level level(script_, at(begin));
+  WordReader reader(script_, part(inner, end));
+  reader.runs_ = runs_;
+  if (const std::vector<std::string> names = has_names ? assigned_in(bytes_of(reader.text_)) : std::vector<std::string>();
+      !names.empty() && runs_ != kNever) {
+    const int why = runs_ != 0 ? runs_ : doubt("the sum", begin);
+    for (const std::string& name : names) script_.doubt(name, at(begin), why);
+    return put_unknown(out, begin, why);
+  }
+  Fields content{false};
+  bool has_sum = false;  // as the value of a variable, which is computed before what stands beside it
+  while (!reader.at_end()) {
+    const std::size_t from = reader.pos_, before = content.current.size();
+    if (reader.peek() == '$') {
+      reader.dollar(content, true);
+    } else if (!has_names || !is_name(reader.peek()) || is_digit(reader.peek())) {
+      content.put(reader.text_[reader.pos_++]);
+    } else {
+      reader.put_variable(content, from, reader.parameter_name(false), "", true);
+      const std::span value = std::span(content.current).subspan(before);
+      has_sum |= std::ranges::any_of(value, [](const Char& c) { return c.why == 0 && !is_digit(c.c) && !is_space(c.c); });
+    }
+  }
+  const Text text = content.take_one();
+  if (why_of(text) != 0) return put_unknown(out, begin, why_of(text));
+  std::string sum = bytes_of(text);
+  std::erase_if(sum, [](char c) { return is_space(c) || c == '\\'; });  // expr has \*
+  const double value = sum_of(sum);
+  if (has_sum || !std::isfinite(value)) return put_not_executed(out, begin);
+  for (const char digit : fmt::format("{}", static_cast<std::int64_t>(value))) out.put({digit, at(begin)});
+}
+
+void WordReader::parameter(Fields& out, std::size_t begin, bool is_quoted) {
+  const std::string name = peek() == '#' && peek(1) != '}' ? "" : parameter_name(true);
+  std::string subscript;
+  if (!name.empty() && takes("["))
+    while (!at_end() && !takes("]")) subscript += text_[pos_++].c;
+  if (!name.empty() && takes("}")) return put_variable(out, begin, name, subscript, is_quoted);
+  const bool counts_empty = !name.empty() && takes(":");
+  const char sign = peek();
+  const bool is_followed = !name.empty() && has("-=+?", sign);
+  pos_ += is_followed ? 1 : 0;
+  Fields other{false};
+  scan(other, Stop::kBrace, is_quoted);
+  const bool is_all = is_listed(name, "@ *") || is_listed(subscript, "@ *");
+  if (!is_followed || (!subscript.empty() && !is_all)) return put_not_executed(out, begin);
+  const auto found = script_.variables.find(name);
+  if (found == script_.variables.end() && script_.anything != 0 && !is_digit(name[0]))
+    return put_unknown(out, begin, script_.anything);
+  const bool is_there = found != script_.variables.end() && !found->second.items.empty() &&
+                        (!counts_empty || std::ranges::any_of(found->second.items.begin(),
+                                                              is_all ? found->second.items.end() : found->second.items.begin() + 1,
+                                                              [](const Text& one) { return !one.empty(); }));
+  if (sign == '?' || (is_there && sign != '+')) return put_variable(out, begin, name, subscript, is_quoted);
+  if (is_there != (sign == '+')) return;
+  const Text value = other.take_one();
+  script_.spend(value.size(), at(begin));
+  if (sign == '=' && runs_ == 0) script_.change(name, at(begin)) = {{value}};
+  else if (sign == '=' && runs_ != kNever) script_.doubt(name, at(begin), runs_);
+  out.put_value(value, is_quoted);
+}
+
+void WordReader::put_variable(Fields& out, std::size_t begin, const std::string& name, const std::string& subscript,
+                            bool is_quoted) {
+  const bool is_of_arguments = is_listed(name, "@ * #");
+  const auto found = script_.variables.find(is_of_arguments ? "@" : name);
+  const bool is_set = found != script_.variables.end();
+  if (name == "#" && (!is_set || count_of(found->second) >= 0)) {
+    for (const char digit : fmt::format("{}", is_set ? count_of(found->second) : 0)) out.put({digit, at(begin)});
+    return;
+  }
+  if (is_of_arguments && !is_set) return void(has_no_items_ = true);  // the script has none
+  if (!is_set) return put_unset(out, begin, name, is_quoted);
+  const bool is_all = is_of_arguments || subscript == "@" || subscript == "*";
+  if (!is_all && (subscript.size() > 4 || !std::ranges::all_of(subscript, is_digit))) return put_not_executed(out, begin);
+  const std::vector<Text>& items = found->second.items;
+  const bool joins = is_all && subscript != "@" && name != "@";
+  if (((out.splits && !is_quoted) || joins) && script_.variables.contains("IFS"))
+    return put_unknown(out, begin, doubt("IFS", begin));
+  has_no_items_ |= is_all && items.empty();
+  const std::size_t first = is_all || subscript.empty() ? 0 : std::stoul(subscript);
+  for (std::size_t i = first; i < (is_all ? items.size() : std::min(items.size(), first + 1)); ++i) {
+    script_.spend(items[i].size() + 1, at(begin));
+    if (i > first && out.splits && (subscript == "@" || name == "@" || !is_quoted)) out.close();
+    else if (i > first) out.put({' ', at(begin)});
+    out.is_open |= is_quoted;
+    out.put_value(items[i], is_quoted);
+  }
+}
+
+void WordReader::put_unset(Fields& out, std::size_t begin, const std::string& name, bool is_quoted) {
+  if (const std::string path = script_.path_of(name); !path.empty()) {
+    Text value;
+    for (const char c : path) value.push_back({c, at(begin)});
+    script_.spend(value.size(), at(begin));
+    return out.put_value(value, is_quoted);
+  }
+  const bool is_argument = is_digit(name[0]) && name != "0",
+             is_folder = name.starts_with("SLURM_") ||
+                         is_listed(name, "HOME PWD OLDPWD TMPDIR USER HOSTNAME PATH SHELL UID EUID PPID RANDOM SECONDS LINENO 0");
+  if (const auto all = script_.variables.find("@"); is_argument && all != script_.variables.end())
+    return count_of(all->second) < 0 ? out.put_value(all->second.items[0], true) : void();
+  if (script_.anything != 0 && is_name(name[0]) && !is_digit(name[0]) && !is_folder)
+    return put_unknown(out, begin, script_.anything);
+  if (in_test_ && !is_folder && is_name(name[0])) return;
+  const std::string shown = in_quotes("$" + name, 60);
+  put_unknown(out, begin, script_.reason(
+      is_argument ? shown + " is an argument of the script (set -- ARGUMENTS above its first command gives it)"
+      : is_folder || !is_name(name[0]) ? shown + " is known where the script runs"
+                                       : fmt::format("{} is set nowhere before line {}; write {}=... above it", shown,
+                                                     line_of(begin), name)));
+}
+
+Outcome WordReader::test(std::string_view end, std::size_t begin) {
+  Outcome all = Outcome::kTrue, any = Outcome::kFalse;
+  bool is_followed = true;
+  std::vector<Text> words;
+  in_test_ = true;
+  why_test_ = 0;
+  for (bool ends = false; !ends;) {
+    skip_lines();
+    if (at_end()) script_.fail(at(begin), fmt::format("no \"{}\" closes this", end));
+    ends = plain_word() == end;
+    if (const bool is_or = ends || takes("||"); is_or || takes("&&")) {
+      all = std::min(all, outcome_of(std::exchange(words, {})));
+      if (is_or) any = std::max(any, std::exchange(all, Outcome::kTrue));
+    } else if (ends_word(peek())) {
+      is_followed = false, ++pos_;
+    } else {  // "[" is a command, of which an empty variable without quotes is no word
+      Fields fields{end == "]"};
+      scan(fields, Stop::kWord, false);
+      if (fields.splits) std::ranges::move(fields.take(), std::back_inserter(words));
+      else words.push_back(fields.take_one());
+      if (why_test_ == 0 && !words.empty()) why_test_ = why_of(words.back());
+    }
+  }
+  in_test_ = false;
+  pos_ += end.size();
+  return is_followed ? any : Outcome::kUnknown;
+}
+
+int WordReader::doubt(std::string_view what, std::size_t begin, int why) {
+  constexpr std::size_t kLongest = 400;  // of reasons of reasons
+  const std::string& earlier = script_.reasons[static_cast<std::size_t>(why)];
+  std::string text = fmt::format("it depends on {} in line {}{}", what, line_of(begin),
+                                 why == 0 || earlier.size() > kLongest ? ", which import does not follow" : ": " + earlier);
+  script_.spend(text.size(), at(begin));
+  return script_.reason(std::move(text));
+}
+
+}  // namespace trident::shell

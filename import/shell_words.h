@@ -1,135 +1,22 @@
-// The reader of a shell script reads words into these types. They are for import alone.
+// The reader of a shell script reads words with these classes. They are for import alone.
 #pragma once
 
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <filesystem>
-#include <map>
-#include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "core/json_reader.h"
-#include "import/shell_reader.h"
+#include "import/shell_script.h"
 #include "import/text_limits.h"
 
 namespace trident::shell {
-
-struct Char {
-  char c;
-  int at;       // offset in the script
-  int why = 0;  // number of the reason for which it has no value; 0: it has one
-};
-using Text = std::vector<Char>;
-
-struct Variable {
-  std::vector<Text> items;  // one, unless it is an array
-  bool is_exported = false;
-};
-using Variables = std::map<std::string, Variable, std::less<>>;
-
-inline bool has(std::string_view any, char c) { return any.find(c) != any.npos; }
-inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
-inline bool is_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || is_digit(c); }
-inline bool is_space(char c) { return has(" \t\r\n", c); }
-inline bool ends_word(char c) { return c == '\0' || is_space(c) || has(";&|()<>", c); }
-
-void set_unknown(Variable& variable, const std::string& name, int at, int why);
-std::string bytes_of(const Text& text);
-int why_of(const Text& text);
-
-// The value of integers with + - * / % between them; not finite: all else, a division by zero, 9e15 and beyond.
-double sum_of(std::string_view text);
-
-// In this order "and" is the lower and "or" the higher of two. kPresumed: of a command that is not executed, whose success `&&`
-// takes for granted and `if` does not.
-enum class Outcome : std::uint8_t { kFalse, kUnknown, kTrue, kPresumed };
-
-// Returns what a test of these words, which stand between && and ||, comes to.
-Outcome outcome_of(const std::vector<Text>& words);
-// Returns whether a pattern of letters, * and ? is of the whole text. Texts so long that the comparison would take seconds are in
-// nobody's `case`.
-Outcome match_of(const Text& text, const Text& pattern);
-struct Script;
-// Returns what dirname, basename, realpath, readlink, pwd, or cd and pwd with these words say; "": other commands.
-std::string path_said(const Script& script, const std::vector<std::string>& words);
-// Returns the files that a command with these words changes: all that it names, but those that are copied.
-std::vector<std::string> changed_by(const std::vector<std::string>& words);
-// Returns the variables in ((N += 1)); none where nothing is assigned.
-std::vector<std::string> assigned_in(std::string_view sum);
-// Whether * or ? stands in quotes or after a backslash, where it is a letter and no sign of a pattern.
-bool has_quoted_sign(const Text& word);
-
-// The fields that a word becomes.
-struct Fields {
-  bool splits;
-  bool is_open = false;
-  Text current = {};
-  std::vector<Text> done = {};
-
-  void put(Char c) { current.push_back(c), is_open = true; }
-  // A variable's value: blanks end fields where the word is not quoted.
-  void put_value(const Text& value, bool is_quoted) {
-    for (const Char& c : value)
-      if (splits && !is_quoted && is_space(c.c) && c.why == 0) close();
-      else put(c);
-  }
-  void close() {
-    if (is_open) done.push_back(std::move(current));
-    current.clear(), is_open = false;
-  }
-  std::vector<Text> take() { return close(), std::move(done); }
-  Text take_one() { return close(), done.empty() ? Text() : std::move(done.front()); }
-};
-
-// The readers of a script and of the scripts in its words share this.
-struct Script {
-  std::string_view source;
-  std::span<const std::string_view> settings;
-  std::vector<int> line_starts = {0};
-  std::vector<std::string> reasons = {""};
-  Variables variables = {};
-  std::vector<ShellCommand> commands = {};
-  ShellFiles files = {};
-  std::optional<std::string> folder = "";  // that `cd` went to, from the working directory; nothing: nobody knows which
-  std::size_t spent = 0;  // bytes that expansions wrote
-  int levels = 0;
-
-  std::pair<int, int> place(int at) const {  // line and column
-    const auto line = std::ranges::upper_bound(line_starts, at) - 1;
-    return {static_cast<int>(line - line_starts.begin()) + 1, at - *line + 1};
-  }
-  [[noreturn]] void fail(int at, std::string_view why) const {
-    const auto [line, column] = place(at);
-    refuse_at(source, line, column, why);
-  }
-  void spend(std::size_t bytes, int at) {
-    if ((spent += bytes) > std::size_t{1} << 22)
-      fail(at, "more than 4 MiB once variables are replaced; give import the command alone");
-  }
-  int reason(std::string text) {
-    reasons.push_back(std::move(text));
-    return static_cast<int>(reasons.size()) - 1;
-  }
-  // The folder that `cd` would go to; nothing: nobody knows which.
-  std::optional<std::string> folder_at(const std::string& path) const {
-    if (path.empty() || path == "-" || (!folder && path[0] != '/')) return std::nullopt;
-    if (path[0] == '~' || path.find_first_of("*?[{") != path.npos) return std::nullopt;  // a shell makes other paths of these
-    return (std::filesystem::path(folder.value_or("")) / path).lexically_normal().string();
-  }
-  // $0 or $PWD; "": nobody knows it.
-  std::string path_of(std::string_view name) const;
-  ShellWord word_of(const Text& text, int at) const {  // in whose place `at` counts where there is no text
-    const auto [line, column] = place(text.empty() ? at : text.front().at);
-    return {bytes_of(text), line, column, reasons[static_cast<std::size_t>(why_of(text))]};
-  }
-};
 
 struct Level {
   Level(Script& script, int at) : levels(script.levels) {
@@ -195,7 +82,7 @@ class Cursor {
         is_before = is_tab || (document.has_tabs && c.c == '\n');
         return is_tab;
       });
-      if (!document.file.empty()) written_.push_back(std::move(document));
+      if (document.file != std::string::npos) written_.push_back(std::move(document));
     }
     pos_ = std::min(pos_, text_.size());
     here_documents_.clear();
@@ -241,28 +128,27 @@ class Cursor {
     std::string end;
     bool is_quoted;  // nothing in it is replaced
     bool has_tabs;   // <<-: those before its lines are none of it
-    std::string file = {};
-    bool appends = false;
-    int runs = 0;  // of the command that writes it
+    std::size_t file = std::string::npos;  // index of the change that it makes
     Text text = {};
   };
   std::vector<HereDocument> here_documents_, written_;  // those to come, and those of files that are not kept yet
 };
 
-constexpr int kNever = -1;  // in the place of a doubt: commands do not run
-
 // An open block of a script. Runs are as WordReader's runs_.
 struct Block {
   std::string_view kind;
   int begin;
-  int base;  // runs of its commands
-  int rest;  // runs of the branches to come
-  std::optional<std::string> folder = {};  // when "(" began a shell of its own
-  Variables variables = {};
+  int base;          // runs of its commands
+  int rest;          // runs of the branches to come
+  Mark mark;         // at the begin of the pipeline
+  Mark outer;        // at the begin of the block
+  int presumed = 0;  // number of the reason for which nobody knows whether && or || goes on here; 0: it does
+  bool is_piped = false, is_not = false;
   // A loop that is followed goes back there, its commands run as `passes` says, and `for` has these items left.
   std::size_t again = std::string::npos;
   int passes = 0;
-  bool is_until = false;
+  int count = 0;  // of passes
+  bool is_until = false, is_endless = false;
   std::string name = {};
   std::vector<Text> items = {};
   bool at_pattern = false;
@@ -286,92 +172,15 @@ class WordReader : protected Cursor {
                                                        in_quotes(shown, 40), line_of(begin))));
   }
   // Puts path_said() of the words from `inner` to `end`, which no program has to compute. false: they are other commands.
-  bool puts_path(Fields& out, std::size_t begin, std::size_t inner, std::size_t end) {
-    const Level level(script_, at(begin));
-    WordReader reader(script_, part(inner, end));
-    reader.runs_ = kNever;  // what stands in it assigns nothing
-    std::vector<std::string> words;
-    while (reader.skip_blanks(), !reader.at_end()) {
-      if (reader.takes("&&") || reader.takes(";")) {
-        words.push_back("&&");
-      } else if (has("&>", reader.peek())) {  // errors and answers go elsewhere
-        while (has("&>", reader.peek()) && !reader.at_end()) ++reader.pos_;
-        reader.skip_blanks();
-        reader.scanned_word();
-      } else if (ends_word(reader.peek())) {
-        return false;
-      } else {
-        const Text word = reader.scanned_word();
-        if (why_of(word) != 0) return false;
-        const std::string text = bytes_of(word);
-        if (!is_listed(text, "-- -P -L -f -e -m") && !(is_digit(text[0]) && reader.peek() == '>')) words.push_back(text);
-      }
-    }
-    const std::string value = path_said(script_, words);
-    script_.spend(value.size(), at(begin));
-    for (const char c : value) out.put({c, at(begin)});
-    return !value.empty();
-  }
-  void scan(Fields& out, Stop stop, bool is_quoted) {
-    const Level level(script_, here());
-    const std::size_t begin = pos_;
-    while (true) {
-      const char c = peek();
-      const std::size_t from = pos_;
-      if ((stop == Stop::kWord && ends_word(c)) || (stop == Stop::kEnd && at_end())) return;
-      if (at_end()) script_.fail(at(begin), stop == Stop::kQuote ? "nothing closes this quote" : "nothing closes this brace");
-      if ((stop == Stop::kQuote && takes("\"")) || (stop == Stop::kBrace && takes("}"))) return;
-      if (takes("\\\n")) continue;
-      if (c == '\\' && pos_ + 1 < text_.size() && (!is_quoted || has("$`\\", peek(1)) ||
-                                                    (stop != Stop::kEnd && peek(1) == '"') ||
-                                                    (stop == Stop::kBrace && peek(1) == '}'))) {
-        out.put(text_[pos_ + 1]);
-        pos_ += 2;
-      } else if (c == '\'' && !is_quoted) {
-        skip_quoted(at(from));
-        out.is_open = true;
-        for (std::size_t i = from + 1; i + 1 < pos_; ++i) out.put(text_[i]);
-      } else if (stop != Stop::kEnd && takes("\"")) {
-        const bool was_open = std::exchange(out.is_open, true);
-        has_no_items_ = false;
-        scan(out, Stop::kQuote, true);
-        if (has_no_items_ && !was_open) out.is_open = !out.current.empty();
-      } else if (c == '$') {
-        dollar(out, is_quoted);
-      } else if (c == '`') {
-        skip_quoted(at(from));
-        if (!puts_path(out, from, from + 1, pos_ - 1)) put_not_executed(out, from);
-      } else {
-        out.put(text_[pos_++]);
-      }
-    }
-  }
+  bool puts_path(Fields& out, std::size_t begin, std::size_t inner, std::size_t end);
+  bool puts_expansion(Fields& out, std::size_t begin);
+  void scan(Fields& out, Stop stop, bool is_quoted);
   Text scanned_word() {
     Fields word{false};
     scan(word, Stop::kWord, false);
     return word.take_one();
   }
-  void dollar(Fields& out, bool is_quoted) {
-    const std::size_t begin = pos_++;
-    if (const bool is_sum = takes("(("); is_sum || takes("(")) {
-      const std::size_t inner = pos_;
-      skip_parentheses(at(begin));
-      const std::size_t end = pos_ - 1;
-      if (is_sum && !takes(")")) script_.fail(at(begin), "nothing closes this parenthesis");
-      const bool is_expr = bytes_of(part(inner, std::min(inner + 5, end))) == "expr ";
-      if (is_sum || is_expr) arithmetic(out, begin, inner + (is_sum ? 0 : 5), end, is_sum);
-      else if (!puts_path(out, begin, inner, end)) put_not_executed(out, begin);
-    } else if (takes("{")) {
-      parameter(out, begin, is_quoted);
-    } else if (peek() == '\'' && !is_quoted) {
-      skip_quoted(at(begin), true);
-      put_not_executed(out, begin);
-    } else if (const std::string name = parameter_name(false); !name.empty()) {
-      put_variable(out, begin, name, "", is_quoted);
-    } else if (peek() != '"' || is_quoted) {
-      out.put(text_[begin]);
-    }
-  }
+  void dollar(Fields& out, bool is_quoted);
   // A name, digits or a special parameter here; "": none.
   std::string parameter_name(bool is_braced) {
     const std::size_t begin = pos_;
@@ -381,107 +190,138 @@ class WordReader : protected Cursor {
     return typed(begin);
   }
   // Puts what $(( )), or expr, computes of the text from `inner` to `end`.
-  void arithmetic(Fields& out, std::size_t begin, std::size_t inner, std::size_t end, bool has_names) {
-    const Level level(script_, at(begin));
-    WordReader reader(script_, part(inner, end));
-    reader.runs_ = runs_;
-    Fields content{false};
-    bool has_sum = false;  // as the value of a variable, which is computed before what stands beside it
-    while (!reader.at_end()) {
-      const std::size_t from = reader.pos_, before = content.current.size();
-      if (reader.peek() == '$') {
-        reader.dollar(content, true);
-      } else if (!has_names || !is_name(reader.peek()) || is_digit(reader.peek())) {
-        content.put(reader.text_[reader.pos_++]);
-      } else {
-        reader.put_variable(content, from, reader.parameter_name(false), "", true);
-        const std::span value = std::span(content.current).subspan(before);
-        has_sum |= std::ranges::any_of(value, [](const Char& c) { return c.why == 0 && !is_digit(c.c) && !is_space(c.c); });
-      }
-    }
-    const Text text = content.take_one();
-    if (why_of(text) != 0) return put_unknown(out, begin, why_of(text));
-    std::string sum = bytes_of(text);
-    std::erase_if(sum, [](char c) { return is_space(c) || c == '\\'; });  // expr has \*
-    const double value = sum_of(sum);
-    if (has_sum || !std::isfinite(value)) return put_not_executed(out, begin);
-    for (const char digit : fmt::format("{}", static_cast<std::int64_t>(value))) out.put({digit, at(begin)});
-  }
+  void arithmetic(Fields& out, std::size_t begin, std::size_t inner, std::size_t end, bool has_names);
   // Stands behind "${".
-  void parameter(Fields& out, std::size_t begin, bool is_quoted) {
-    const std::string name = peek() == '#' && peek(1) != '}' ? "" : parameter_name(true);
-    std::string subscript;
-    if (!name.empty() && takes("["))
-      while (!at_end() && !takes("]")) subscript += text_[pos_++].c;
-    if (!name.empty() && takes("}")) return put_variable(out, begin, name, subscript, is_quoted);
-    const bool counts_empty = !name.empty() && takes(":");
-    const char sign = peek();
-    const bool is_followed = !name.empty() && has("-=+?", sign);
-    pos_ += is_followed ? 1 : 0;
-    Fields other{false};
-    scan(other, Stop::kBrace, is_quoted);
-    if (!is_followed) return put_not_executed(out, begin);
-    const auto found = script_.variables.find(name);
-    const bool is_there = found != script_.variables.end() &&
-                          (!counts_empty || std::ranges::any_of(found->second.items, [](const Text& one) { return !one.empty(); }));
-    if (sign == '?' || (is_there && sign != '+')) return put_variable(out, begin, name, subscript, is_quoted);
-    if (is_there != (sign == '+')) return;
-    const Text value = other.take_one();
-    script_.spend(value.size(), at(begin));
-    if (sign == '=' && runs_ == 0) script_.variables[name] = {{value}};
-    else if (sign == '=' && runs_ != kNever) set_unknown(script_.variables[name], name, at(begin), runs_);
-    out.put_value(value, is_quoted);
-  }
-  void put_variable(Fields& out, std::size_t begin, const std::string& name, const std::string& subscript, bool is_quoted) {
-    const bool is_of_arguments = is_listed(name, "@ * #");
-    const auto found = script_.variables.find(is_of_arguments ? "@" : name);
-    const bool is_set = found != script_.variables.end();
-    if (name == "#" && (!is_set || count_of(found->second) >= 0)) {
-      for (const char digit : fmt::format("{}", is_set ? count_of(found->second) : 0)) out.put({digit, at(begin)});
-      return;
-    }
-    if (is_of_arguments && !is_set) return void(has_no_items_ = true);  // the script has none
-    if (!is_set) return put_unset(out, begin, name, is_quoted);
-    const bool is_all = is_of_arguments || subscript == "@" || subscript == "*";
-    if (!is_all && (subscript.size() > 4 || !std::ranges::all_of(subscript, is_digit))) return put_not_executed(out, begin);
-    const std::vector<Text>& items = found->second.items;
-    has_no_items_ |= is_all && items.empty();
-    const std::size_t first = is_all || subscript.empty() ? 0 : std::stoul(subscript);
-    for (std::size_t i = first; i < (is_all ? items.size() : std::min(items.size(), first + 1)); ++i) {
-      script_.spend(items[i].size() + 1, at(begin));
-      if (i > first && out.splits && (subscript == "@" || name == "@" || !is_quoted)) out.close();
-      else if (i > first) out.put({' ', at(begin)});
-      out.is_open |= is_quoted;
-      out.put_value(items[i], is_quoted);
-    }
-  }
-  // How many items an array has; -1: nobody knows.
-  static int count_of(const Variable& array) {
-    return array.items.empty() || why_of(array.items[0]) == 0 ? static_cast<int>(array.items.size()) : -1;
-  }
-  void put_unset(Fields& out, std::size_t begin, const std::string& name, bool is_quoted) {
-    if (const std::string path = script_.path_of(name); !path.empty()) {
-      Text value;
-      for (const char c : path) value.push_back({c, at(begin)});
-      script_.spend(value.size(), at(begin));
-      return out.put_value(value, is_quoted);
-    }
-    const bool is_argument = is_digit(name[0]) && name != "0",
-               is_folder = is_listed(name, "HOME PWD OLDPWD TMPDIR USER HOSTNAME SLURM_JOB_ID 0");
-    if (const auto all = script_.variables.find("@"); is_argument && all != script_.variables.end())
-      return count_of(all->second) < 0 ? out.put_value(all->second.items[0], true) : void();
-    if (in_test_ && !is_folder) return;
-    const std::string shown = in_quotes("$" + name, 60);
-    put_unknown(out, begin, script_.reason(
-        is_argument ? shown + " is an argument of the script (set -- ARGUMENTS above its first command gives it)"
-        : is_folder || !is_name(name[0]) ? shown + " is known where the script runs"
-                                         : fmt::format("{} is set nowhere before line {}; write {}=... above it", shown,
-                                                       line_of(begin), name)));
-  }
+  void parameter(Fields& out, std::size_t begin, bool is_quoted);
+  void put_variable(Fields& out, std::size_t begin, const std::string& name, const std::string& subscript, bool is_quoted);
+  void put_unset(Fields& out, std::size_t begin, const std::string& name, bool is_quoted);
+
+  // `why` is the reason for which it is not followed.
+  int doubt(std::string_view what, std::size_t begin, int why = 0);
+  // Returns the outcome of the test whose "[" or "[[" stands before it.
+  Outcome test(std::string_view end, std::size_t begin);
 
   int runs_ = 0;               // of the next command: 0, kNever, or the number of the reason for which nobody knows
   bool in_test_ = false;       // a variable that is set nowhere is empty
+  int why_test_ = 0;           // why nobody knows what the last test comes to
   bool has_no_items_ = false;  // "${A[@]}" of an empty array was replaced: its quotes make no word
+};
+
+// Reads assignments and redirections, too, and keeps what is written into files.
+class FileReader : protected WordReader {
+ protected:
+  using WordReader::WordReader;
+
+  // NAME=value here, into `given` or for good; false: there is none.
+  bool takes_assignment(Variables* given) {
+    std::size_t end = 0;
+    while (is_name(peek(end))) ++end;
+    const std::string name = end == 0 || is_digit(peek()) ? "" : bytes_of(part(pos_, pos_ + end));
+    const bool is_element = peek(end) == '[';
+    while (is_element && peek(end) != '=' && !ends_word(peek(end))) ++end;
+    const bool appends = peek(end) == '+';
+    end += appends ? 1 : 0;
+    if (name.empty() || peek(end) != '=') return false;
+    const std::size_t begin = pos_;
+    pos_ += end + 1;
+    const bool is_array = takes("(");
+    Fields value{is_array};
+    if (!is_array) scan(value, Stop::kWord, false);
+    bool has_keys = false;  // ([k]=v)
+    while (is_array && (skip_lines(), !takes(")"))) {
+      const std::size_t before = pos_;
+      has_keys |= peek() == '[';
+      scan(value, Stop::kWord, false);
+      if (pos_ == before) script_.fail(at(begin), "nothing closes this parenthesis");
+      value.close();
+    }
+    std::vector<Text> items = is_array ? value.take() : std::vector<Text>{value.take_one()};
+    if (runs_ == kNever) return true;
+    if (given != nullptr && appends && script_.variables.contains(name))
+      given->try_emplace(name, script_.change(name, at(begin)));
+    Variable& variable = given != nullptr ? (*given)[name] : script_.change(name, at(begin));
+    variable.is_exported |= script_.exports_all;
+    if (is_element || has_keys || variable.why != 0 || runs_ != 0) {
+      const int why = runs_ != 0 ? runs_ : variable.why != 0 ? variable.why : doubt("an element", begin);
+      set_unknown(variable, name, at(begin), why);
+    } else if (appends && !is_array && !variable.items.empty()) {
+      variable.items[0].insert(variable.items[0].end(), items[0].begin(), items[0].end());
+    } else {
+      if (!appends) variable.items.clear();
+      std::ranges::move(items, std::back_inserter(variable.items));
+    }
+    return true;
+  }
+  bool takes_redirection() {
+    std::size_t digits = 0;
+    while (is_digit(peek(digits))) ++digits;
+    digits += peek(digits) == '&' && peek(digits + 1) == '>' ? 1 : 0;
+    if ((peek(digits) != '<' && peek(digits) != '>') || peek(digits + 1) == '(') return false;
+    const bool is_standard = digits == 0 || (digits == 1 && has("1&", peek()));
+    pos_ += digits;
+    const bool is_document = !takes("<<<") && (takes("<<-") || takes("<<")), is_output = peek() == '>',
+               has_tabs = is_document && text_[pos_ - 1].c == '-', appends = is_output && peek(1) == '>';
+    while (!is_document && has("<>&|", peek()) && !at_end()) ++pos_;
+    skip_blanks();
+    const std::size_t from = pos_;
+    const std::string where = bytes_of(scanned_word());
+    if (is_document) here_documents_.push_back({where, pos_ - from != where.size(), has_tabs});
+    if (!is_output) return true;
+    lose(is_standard ? std::exchange(output_, where) : where);
+    if (is_standard) appends_ = appends;
+    return true;
+  }
+  std::string file_name(const std::string& path) const {
+    return shell_file_name((std::filesystem::path(script_.folder.value_or("")) / path).string());
+  }
+  ShellFile changed(std::string name, int runs) const {
+    const int line = line_of(std::max<std::size_t>(pos_, 1) - 1);
+    return {std::move(name), "", runs == 0 ? fmt::format("line {} changes it, and nothing is executed", line)
+                                          : script_.reasons[static_cast<std::size_t>(runs)]};
+  }
+  // Another command changes the file, or this one writes elsewhere.
+  void lose(const std::string& path) {
+    if (runs_ != kNever && !path.empty()) script_.write(changed(file_name(path), runs_));
+  }
+  // The text of `document`, whose lines come later, goes into the file.
+  void begin_file(HereDocument& document, const std::string& path) {
+    if (runs_ == kNever || path.empty()) return;
+    ShellFile file{file_name(path), ""};
+    const auto earlier = script_.newest_files.find(file.name);
+    const auto comes = [&](const HereDocument& one) { return one.file == earlier->second; };
+    const bool is_known = runs_ == 0 && (!appends_ || (earlier != script_.newest_files.end() &&
+                                                       std::ranges::none_of(here_documents_, comes)));
+    if (!is_known) file = changed(file.name, runs_);
+    else if (appends_) file = script_.files[earlier->second];
+    script_.spend(file.text.size(), here());
+    document.file = script_.files.size();
+    script_.write(std::move(file));
+  }
+  // Keeps the texts that were written into files before here.
+  void keep_files() {
+    for (HereDocument& document : std::exchange(written_, {})) {
+      if (!script_.files[document.file].unknown.empty()) continue;
+      Fields content{false};
+      if (document.is_quoted) content.put_value(document.text, true);
+      else FileReader(script_, std::move(document.text)).scan(content, Stop::kEnd, true);
+      script_.files[document.file].text += bytes_of(content.take_one());
+    }
+  }
+  // Whether one of the patterns here, up to their ")", is of the text.
+  Outcome pattern(const Text& subject) {
+    const std::size_t begin = pos_;
+    Outcome any = Outcome::kFalse;
+    for (takes("("); !takes(")"); skip_blanks(), takes("|"), skip_blanks()) {
+      const std::size_t from = pos_;
+      const Text one = scanned_word();
+      if (pos_ == from) script_.fail(at(begin), "no \")\" ends this pattern");
+      any = std::max(any, has_quoted_sign(part(from, pos_)) ? Outcome::kUnknown : match_of(subject, one));
+    }
+    return any;
+  }
+
+  std::string output_;  // the file that this command's standard output goes to
+  bool appends_ = false;
 };
 
 }  // namespace trident::shell

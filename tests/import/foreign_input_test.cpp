@@ -255,14 +255,14 @@ TEST_F(ForeignInput, FilesAreFoundWhereTheProgramWouldOrWhereTheyLie) {
   const auto refusal_of = [&](const std::string& text) { return error_of<ConfigError>([&] { stage_of(script, text); }); };
   EXPECT_TRUE(contains(refusal_of(deepspeed + "x.json"), "and there is no such file beside "));
   EXPECT_TRUE(contains(refusal_of(deepspeed + "x/y.json"), "/run.sh, in the folders above it or in the working directory; put"));
-  EXPECT_TRUE(contains(refusal_of("cd /a\n" + deepspeed + "x.json"), "and there is no such file in /a, beside "));
+  EXPECT_TRUE(contains(refusal_of("cd /a\n" + deepspeed + "x.json"), "and there is no such file in /a, where the script"));
   add("above.json", "{}");
   for (const std::string name : {"./above.json", "../none/above.json"})
     EXPECT_TRUE(contains(refusal_of(deepspeed + name), "and there is no such file beside ")) << name << " lies not there";
   EXPECT_TRUE(contains(refusal_of("sed -i s/2/3/ ds.json\n" + deepspeed + "$PWD/ds.json"), "which the script writes: line 1"));
   for (const std::string change : {"sed -i s/2/3/ ds.json", "cat x > ds.json", "cat <<E >> ds.json\n{}\nE"})
     EXPECT_TRUE(contains(refusal_of(change + "\n" + deepspeed + "ds.json"),
-                         fmt::format("which the script writes: line {} changes it, and nothing is", change.ends_with("E") ? 3 : 1)))
+                         "which the script writes: line 1 changes it, and nothing is"))
         << change << ": the one beside the script is of another time";
 }
 
@@ -325,6 +325,45 @@ TEST_F(ForeignInput, AFileThatTheScriptWritesIsReadFromIt) {
                   .ends_with("DeepSpeed bf16.enabled=true\n"));
   EXPECT_EQ(refusal("cat <<E > ds.json\n{\"a\"\nE\ndeepspeed pretrain_gpt.py --deepspeed_config ds.json"),
             "ds.json:2:1: not valid JSON: the end of the text where \":\" is expected");
+}
+
+TEST_F(ForeignInput, AFileCountsAsItIsAtTheCommand) {
+  const std::string write = "cat <<E > ds.json\n{\"gradient_clipping\": 1}\nE\n", command = "deepspeed x.py --deepspeed ds.json\n";
+  EXPECT_TRUE(of_command(write + command + "rm ds.json").ends_with("DeepSpeed gradient_clipping=1\n"));
+  EXPECT_TRUE(of_command("cat <<E > ds.json && " + command + "{\"gradient_clipping\": 2}\nE").ends_with("gradient_clipping=2\n"));
+  add("ds.json", "{\"gradient_clipping\": 3}");
+  EXPECT_TRUE(of_command(command + write).ends_with("DeepSpeed gradient_clipping=3\n")) << "which is written later";
+  EXPECT_TRUE(contains(refusal(write + "rm ds.json\n" + command), "which the script writes: line 4 changes it"));
+}
+
+TEST_F(ForeignInput, ACommandThatALoopRunsAgainCountsOnce) {
+  const auto first = [&](const std::string& script) {
+    const std::vector<ForeignLeaf> leaves = read_foreign_inputs({add("run.sh", script)});
+    std::string all = leaves[0].note;
+    for (const ForeignLeaf& leaf : leaves) all += leaf.key == "--lr" ? ' ' + to_json_text(leaf.value) : "";
+    return all;
+  };
+  const std::string again = "the script runs this command again; the first time counts \"1\"", run = "torchrun x.py --lr $A";
+  EXPECT_EQ(first("A=1\nwhile true; do " + run + "; if [ $? = 0 ]; then break; fi; A=2; done"), again);
+  EXPECT_EQ(first("A=1\nuntil [ -f x ]; do " + run + "; A=2; done"), again);
+  EXPECT_EQ(first("A=1\nfor i in 1 2 3; do " + run + "; done"), again);
+  EXPECT_EQ(first("A=1\nuntil " + run + "; do A=2; done"), " \"1\"");
+  EXPECT_TRUE(contains(refusal("while true; do torchrun x.py --lr 1; torchrun y.py; done"), "a second command of a training"));
+  EXPECT_EQ(first("A=1\nif [ $A = 1 ]; then " + run + "; exit $?; fi\ntorchrun y.py"), " \"1\"");
+  EXPECT_TRUE(contains(refusal("[ $# = 0 ] && exit\n" + run + "\ntorchrun y.py"), "a second command of a training"));
+  EXPECT_EQ(first("A=1\nif [ $# = 0 ]; then exit 1; fi\n" + run), " \"1\"") << "who runs it gives it arguments";
+}
+
+TEST_F(ForeignInput, FilesThatAScriptReadsLieBesideIt) {
+  add("env.sh", "LR=3");
+  add("env.bin", std::string("LR=3\0", 5));
+  EXPECT_TRUE(contains(of_command("LR=1\n. ./env.sh\ntorchrun x.py --lr $LR"), "--lr=\"3\""));
+  for (const std::string file : {"none.sh", "env.bin"})
+    EXPECT_TRUE(contains(of_command("LR=1\n. " + file + "\ntorchrun x.py --lr $LR"), "--lr=\"$LR\"")) << file;
+  add("z.yaml", "num_processes: 2");
+  const std::vector<ForeignLeaf> leaves =
+      read_foreign_inputs({add("run.sh", "cd $WORK\naccelerate launch --config_file z.yaml sft.py --learning_rate 1")});
+  EXPECT_TRUE(contains(leaves[0].note, "z.yaml is taken, as nobody knows where the script goes by cd")) << leaves[0].note;
 }
 
 TEST_F(ForeignInput, ProgramsThatTrainSomethingElseAreRefused) {

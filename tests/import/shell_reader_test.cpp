@@ -3,7 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -12,14 +14,17 @@
 namespace trident {
 namespace {
 
-// "a|b c": the words of all commands, and of a word without a value "??".
-std::string words_in(std::string_view script) {
+// "a|b c": the words of all commands, and of a word without a value "??"; "?" ends one in doubt, "*" one that a loop may run
+// again, "-" one behind an exit.
+std::string words_in(std::string_view script, const ShellSources& sources = {}) {
   std::string all;
-  for (const ShellCommand& command : read_shell(script, "run.sh")) {
+  for (const ShellCommand& command : read_shell(script, "run.sh", {}, {}, nullptr, sources)) {
     all += all.empty() ? "" : "\n";
     for (std::size_t i = 0; i < command.words.size(); ++i)
       all += (i == 0 ? "" : "|") + (command.words[i].unknown.empty() ? command.words[i].text : "??");
     if (!command.doubt.empty()) all += " ?";
+    if (command.is_again) all += " *";
+    if (command.exits > 0) all += " -";
   }
   return all;
 }
@@ -157,16 +162,108 @@ TEST(ShellReader, LoopsAreFollowedWhileTheirPassesAreKnown) {
   EXPECT_EQ(words_in("for X in 1 2; do for Y in 1; do break 2; done; N=$X; done\nrun $N"), "break|2\nbreak|2 ?\nrun|??");
   EXPECT_EQ(words_in("for X; do run; done; for X in \"$@\"; do run; done; for X in; do run; done\nend"), "end") << "no arguments";
   EXPECT_EQ(words_in("set -- a b\nfor X; do run $X; done"), "set|--|a|b\nrun|a\nrun|b");
-  for (const char* const open : {"for X in $(ls)", "for X in *.sh", "for X in {1..3}", "for X in a $Y", "select X in a", "while x"})
+  for (const char* const open : {"for X in $(ls)", "for X in *.sh", "for X in {1..3}", "for X in a $Y", "select X in a"})
     EXPECT_TRUE(words_in(fmt::format("{}; do run $X; N=1; done\nend $N", open)).ends_with("?\nend|??")) << open;
-  EXPECT_EQ(words_in("while read X; do run; done < x\nfor X in a; do run; done > log"), "read|X\nrun ?\nrun");
-  EXPECT_NE(refused_shell("while [ 1 ]; do x; done").find("more than 4 MiB once variables are replaced"), std::string::npos);
+  EXPECT_EQ(words_in("while read X; do run; done < x\nfor X in a; do run; done > log"), "read|X\nrun *\nrun");
   EXPECT_EQ(refused_shell("for X in a; do x"), "run.sh:1:1: nothing closes this \"loop\"");
+}
+
+TEST(ShellReader, TheFirstPassOfARestartLoopCounts) {
+  for (const char* const endless : {"while true", "while :", "while [ 1 ]", "until false", "while ((1))", "while ! false"})
+    EXPECT_NE(words_in(fmt::format("N=1\n{}; do\n  run $N\n  N=2\ndone", endless)).find("run|1\n"), std::string::npos) << endless;
+  EXPECT_EQ(words_in("N=1\nwhile [ 1 ]; do run $N; N=2; if [ $? = 0 ]; then break; fi; done\nend $N"),
+            "run|1\nbreak ?\nrun|2 *\nbreak ?\nend|??");
+  EXPECT_EQ(words_in("N=1\nuntil run $N; do N=2; done\nend $N"), "run|1\nend|??");
+  EXPECT_EQ(words_in("N=1\nuntil [ -f x ]; do run $N; N=2; done\nend $N"), "run|1 *\nend|??");
+  EXPECT_EQ(words_in("until [ -f x ]; do if [ -f y ]; then run; fi; done"), "run ?") << "whether it runs at all is another doubt";
+  EXPECT_EQ(words_in("while [ 1 ]; do run && break; sleep 1; done\nend"), "run\nbreak\nend") << "commands are taken to succeed";
+}
+
+TEST(ShellReader, FunctionsAreFollowedWhereTheyAreCalled) {
+  EXPECT_EQ(words_in("set -- z\nf() {\n  local A=$1\n  shift; B=$A\n  run $A $# \"$@\"\n}\nA=1\nf x 'y z'\nend $A $B $1"),
+            "set|--|z\nlocal\nshift\nrun|x|1|y z\nend|1|x|z");
+  EXPECT_EQ(words_in("function f { run ${1:-d}; }\nf; f 2"), "run|d\nrun|2");
+  EXPECT_EQ(words_in("f() { [ $1 = a ] && return; run; }\nf a; f b"), "return\nrun");
+  EXPECT_EQ(words_in("f() { N=1; [ -f x ] && return; N=2; }\nf; run $N"), "return ?\nrun|??");
+  EXPECT_EQ(words_in("f() { run 1; }\nif [ -f x ]; then f() { run 2; }; fi\nf"), "run|2 ?\nrun|1 ?");
+  EXPECT_EQ(words_in("f() { N=$M; }\nN=1; M=2 f; run $N ${M-0}; f() (N=3); f; run $N; f | x; run $N"), "run|2|0\nrun|2\nx\nrun|2");
+  EXPECT_EQ(words_in("f() { N=2; exit 0; }\nN=1; (f); run $N; f; run2"), "exit|0\nrun|1\nexit|0\nrun2 -");
+  EXPECT_EQ(words_in("run() { command run \"$@\"; }; run a"), "run|a");
+  EXPECT_EQ(refused_shell("f() { f; }\nf"), "run.sh:1:7: more than 64 levels; give import the command alone");
+}
+
+TEST(ShellReader, VariablesOfShellsAndPipelinesStayInThere) {
+  for (const char* const own : {"(N=2)", "N=2 | x", "{ N=2; x; } | y", "x | { N=2; }", "x | while true; do N=2; break; done",
+                                "if [ a ]; then N=2; fi | x", "N=2 &", "{ N=2; } &", "bash -c 'N=2'", "f() { N=2; }; f | x",
+                                "[ a ] && N=2 | x", "(N=2) || N=3", "x | (N=2)"})
+    EXPECT_TRUE(words_in(fmt::format("N=1\n{}\nrun $N", own)).ends_with("run|1")) << own;
+  EXPECT_EQ(words_in("N=1\nx | y\nN=2\nrun $N"), "x\ny\nrun|2");
+  EXPECT_EQ(words_in("cd a | x\nrun $PWD\n"), words_in("cd a | x\nrun $(pwd)\n"));
+  EXPECT_EQ(words_in("N=1; export M=2\nbash -c 'run $N $M $1 $#' a b c"), "export\nrun|??|2|b|2") << "N is not exported";
+}
+
+TEST(ShellReader, WhatBuiltinsSetIsUnknown) {
+  for (const char* const sets :
+       {"let N=N+1", "let 'M = 1' N++", "(( N++ ))", "x $((N++))", "read N", "IFS=, read -r M N", "read -p N", "x | read N; read N",
+        "mapfile -t N < x", "readarray N", "printf -v N %s 2", "read N[0]", "declare -i N", "declare -i N=8",
+        "declare -i N; export N=2", "typeset -l N=A", "N[0]=2", "N=([0]=2)", "declare -A N=([a]=2)", "M=N; declare \"$M=2\"",
+        "export $(cat x)", "read $X", "eval $(x)", "eval \"$X=2\"",
+        "eval N$X=2", "source x", ". ./x.sh", "unset 'N[0]'", "declare -n M=N; M=2", "declare -n M=N; N=3; M=2",
+        "select N in a; do x; done", "getopts a: N", "x && N=2", "x || N=2", "if x && [ a = a ]; then N=2; fi", "x && export N=2",
+        "cd x && y && N=2", "test -f x && N=2", "for ((N=0; N<2; N++)); do x; done", "! x && N=2", "command read N", "! read N",
+        "shopt -s lastpipe; x | read N", "wait || { N=2; }"})
+    EXPECT_TRUE(words_in(fmt::format("set -- a\nN=1\n{}\nrun $N", sets)).ends_with("run|??")) << sets;
+  for (const char* const keeps : {"printf '%s' N", "read M", "mapfile -t M < <(x)", "let M=1", "let =1 N==1 M=", "source ~/.bashrc",
+                                  ". v/bin/activate", "eval \"$(conda shell.bash hook)\"", "trap 'N=2' EXIT", "echo $((N + 1))",
+                                  "mkdir a && cd a", "test a = b && N=2", "[ a = b ] && N=2", "cd a || N=2", "M=2 x", "local N=1"})
+    EXPECT_TRUE(words_in(fmt::format("N=1\n{}\nrun $N", keeps)).ends_with("run|1")) << keeps;
+  EXPECT_EQ(words_in("getopts a: N; while getopts a: N; do x; done\nrun"), "getopts|a:|N\ngetopts|a:|N\nrun") << "no arguments";
+  EXPECT_EQ(words_in("source x\nif [ -z $N ]; then M=1; fi\nrun ${N:-2} $M; N=3; run $N"), "source|x\nrun|??|??\nrun|3");
+  EXPECT_EQ(words_in("export A=1\nexport A=2 B=$A\nrun $A $B"), "export\nexport\nrun|2|1") << "words are replaced first";
+  EXPECT_EQ(words_in("A='1,2 3'\nrun $A\nIFS=,\nrun $A \"$A\""), "run|1,2|3\nrun|??|1,2 3");
+  EXPECT_EQ(words_in("A=(\"\" b)\nrun ${A:-1} ${A[3]:-2} ${A[@]:+3}"), "run|1|??|3");
+  EXPECT_EQ(words_in("run ~/a a~ '~' {a,b} x{1..3} {} '{a,b}'; A=~/b; run $A {a}"), "run|??|a~|~|??|??|{}|{a,b}\nrun|??|{a}");
+  EXPECT_EQ(words_in("if [ $SLURM_NODEID = 0 ]; then A=1; fi; run ${A-0}"), "run|??");
+  EXPECT_EQ(words_in("set -a; A=1; bash -c 'run $A'; set +a; A=2; B=3; bash -c 'run $A $B'"), "set|-a\nrun|1\nset|+a\nrun|2|??");
+}
+
+TEST(ShellReader, FilesThatSourceNamesAreRead) {
+  const ShellSources sources = [](const std::string& path) {
+    return path == "d/env.sh" ? std::optional<std::string>("# of all\nN=$1\nrun ${BASH_SOURCE[0]}\nreturn\nN=9\n") : std::nullopt;
+  };
+  EXPECT_EQ(words_in("set -- z\nsource d/env.sh 2; end $N $1", sources),
+            "set|--|z\nrun|d/env.sh\nreturn\nsource|d/env.sh|2\nend|2|z");
+  EXPECT_EQ(words_in("cd d; . ./env.sh 3; end $N ${M:-4}", sources), "cd|d\nrun|d/env.sh\nreturn\n.|./env.sh|3\nend|3|4");
+  EXPECT_EQ(words_in("N=1; cd $X; . ./env.sh 3; end $N ${M:-4}", sources), "cd|??\n.|./env.sh|3\nend|??|??");
+  EXPECT_EQ(words_in("cat > e <<E\nN=4\nE\nsource e; run $N; echo N=5 >> e; . e; run $N"),
+            "cat\nsource|e\nrun|4\necho|N=5\n.|e\nrun|??");
+}
+
+TEST(ShellReader, ACommandKnowsAnExitBeforeIt) {
+  EXPECT_EQ(words_in("run1; exit 0; run2"), "run1\nexit|0\nrun2 -");
+  EXPECT_EQ(words_in("if [ a = a ]; then run1; exit 0; fi; run2"), "run1\nexit|0\nrun2 -");
+  EXPECT_EQ(words_in("exec run1\nrun2"), "exec|run1\nrun2 -");
+  EXPECT_EQ(words_in("exec > log\n(exit 0)\n[ -f x ] || exit 0\nbash -c 'exit 0'\nrun2"),
+            "exec\nexit|0\nexit|0 ?\nexit|0\nrun2");
+}
+
+TEST(ShellReader, ACommandKnowsTheFilesBeforeIt) {
+  ShellFiles files;
+  const std::string script = "cat > a <<E && run\n1\nE\nrm a\nrun\ncat > a <<E\n2\nE";
+  const std::vector<ShellCommand> commands = read_shell(script, "x", {}, {}, &files);
+  ASSERT_EQ(commands.size(), 5);
+  ASSERT_EQ(files.size(), 3);
+  EXPECT_EQ(commands[1].files, 1);
+  EXPECT_EQ(files[0].text + files[0].unknown, "1\n");
+  EXPECT_EQ(commands[3].files, 2);
+  EXPECT_NE(files[1].unknown, "");
+  EXPECT_EQ(files[2].text, "2\n");
 }
 
 TEST(ShellReader, SetGivesTheScriptItsArguments) {
   EXPECT_EQ(words_in("set -- dsw 7B 'a b'\nrun $1 \"$3\" $# \"$@\" $4 x"), "set|--|dsw|7B|a b\nrun|dsw|a b|3|dsw|7B|a b|x");
   EXPECT_EQ(words_in("set -- a b c\nshift\nN=$1; shift; run $N $1 ${2:-d} $#"), "set|--|a|b|c\nshift\nshift\nrun|b|c|d|1");
+  EXPECT_EQ(words_in("set -- a b\nshift $((OPTIND - 1))\nrun $1 $#"), "set|--|a|b\nshift|??\nrun|??|??");
   EXPECT_EQ(words_in("set -- 7B\nS=$1\nif [ $S = 7B ]; then L=32; elif [ $S = 13B ]; then L=40; fi\nrun $L"), "set|--|7B\nrun|32");
   EXPECT_EQ(words_in("set -- a\nif [ -f x ]; then set -- b; fi\nrun $1 $# \"$@\""), "set|--|a\nset|--|b ?\nrun|??|??|??");
 }
@@ -175,8 +272,10 @@ TEST(ShellReader, TextsThatCatWritesIntoFilesAreKept) {
   const auto written = [](std::string_view script) {
     ShellFiles files;
     read_shell(script, "run.sh", {}, {}, &files);
+    std::map<std::string, ShellFile> last;
+    for (const ShellFile& file : files) last[file.name] = file;
     std::string all;
-    for (const auto& [name, file] : files) all += file.unknown.empty() ? fmt::format("{}: {}", name, file.text) : "";
+    for (const auto& [name, file] : last) all += file.unknown.empty() ? fmt::format("{}: {}", name, file.text) : "";
     return all;
   };
   EXPECT_EQ(written("N=2\ncat <<EOT > d/ds.$N.json\n{\"stage\": $N, \"a\": \"\\$N\"}\nEOT\nrun"),
@@ -195,7 +294,8 @@ TEST(ShellReader, FilesThatOtherCommandsChangeAreNotKept) {
   const auto written = [](std::string_view then) {
     ShellFiles files;
     read_shell(fmt::format("cat <<E > ./x\n1\nE\n{}", then), "run.sh", {}, {}, &files);
-    return files["x"].unknown.empty() ? files["x"].text : "lost";
+    const auto last = std::find_if(files.rbegin(), files.rend(), [](const ShellFile& file) { return file.name == "x"; });
+    return last->unknown.empty() ? last->text : "lost";
   };
   EXPECT_EQ(written("cat <<E >> d/../x\n2\nE\n"), "1\n2\n");
   EXPECT_EQ(written("sed -i s/1/2/ $PWD/x"), "lost") << "by another name";
@@ -224,9 +324,9 @@ TEST(ShellReader, TestsOfTextsDecideAndOthersLeaveDoubt) {
   EXPECT_EQ(words_in("if [ -d a ]; then run; exit 1; fi\nrun2"), "run ?\nexit|1 ?\nrun2");
   EXPECT_EQ(words_in("mkdir a || exit 1\ncd a && run"), "mkdir|a\ncd|a\nrun") << "commands are taken to succeed";
   EXPECT_EQ(words_in("f() {\n  run\n}\nwhile x; do run2; done\ncase $A in\n  a|b) run3;;\n  *) run4\nesac\nend"),
-            "run ?\nx\nrun2 ?\nrun4\nend") << "A is nowhere set";
+            "x\nrun2 *\nrun4\nend") << "nobody calls f, and A is nowhere set";
   EXPECT_EQ(words_in("(cd a; run)\n{ run2; } > log\nif [ a ]; then (run3); fi | tee x"), "cd|a\nrun\nrun2\nrun3\ntee|x");
-  EXPECT_EQ(words_in("! [ a ] && A=1\nrun $A\nif ! x; then run2; fi"), "!|[|a|]\nrun|??\n!|x\nrun2 ?");
+  EXPECT_EQ(words_in("! [ a ] && A=1\nrun $A\nif ! x; then run2; fi"), "run|??\nx\nrun2 ?");
   EXPECT_EQ(words_in("A=1\n(A=2; run $A)\nrun $A"), "run|2\nrun|1") << "a shell of its own";
   EXPECT_EQ(words_in("if [[ a == b && c == c || d == d ]]; then run; fi"), "run");
   EXPECT_EQ(words_in("if [[ a == a && ( b == b ) ]]; then run; fi"), "run ?");

@@ -1,0 +1,176 @@
+// The state of a script while it is read: reasons, variables, files, functions. For import alone.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "import/shell_reader.h"
+#include "import/text_limits.h"
+
+namespace trident::shell {
+
+struct Char {
+  char c;
+  int at;       // offset in the script
+  int why = 0;  // number of the reason for which it has no value; 0: it has one
+};
+using Text = std::vector<Char>;
+
+struct Variable {
+  std::vector<Text> items;  // one, unless it is an array
+  bool is_exported = false;
+  int why = 0;  // number of the reason for which it has no value, whatever is assigned: `declare -i` and others
+};
+using Variables = std::map<std::string, Variable, std::less<>>;
+
+inline bool has(std::string_view any, char c) { return any.find(c) != any.npos; }
+inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
+inline bool is_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_' || is_digit(c); }
+inline bool is_space(char c) { return has(" \t\r\n", c); }
+inline bool ends_word(char c) { return c == '\0' || is_space(c) || has(";&|()<>", c); }
+
+// How many items an array has; -1: nobody knows.
+int count_of(const Variable& array);
+void set_unknown(Variable& variable, const std::string& name, int at, int why);
+std::string bytes_of(const Text& text);
+int why_of(const Text& text);
+
+// Builtins that take NAME=value.
+inline constexpr std::string_view kDeclarations = "export declare local readonly typeset";
+
+// The value of integers with + - * / % between them; not finite: all else, a division by zero, 9e15 and beyond.
+double sum_of(std::string_view text);
+
+// In this order "and" is the lower and "or" the higher of two. kPresumed: of a command that is not executed, whose success `&&`
+// takes for granted and `if` does not.
+enum class Outcome : std::uint8_t { kFalse, kUnknown, kTrue, kPresumed };
+
+// Returns what a test of these words, which stand between && and ||, comes to.
+Outcome outcome_of(const std::vector<Text>& words);
+// Returns whether a pattern of letters, * and ? is of the whole text. Texts so long that the comparison would take seconds are in
+// nobody's `case`.
+Outcome match_of(const Text& text, const Text& pattern);
+struct Script;
+// Returns what dirname, basename, realpath, readlink, pwd, or cd and pwd with these words say; "": other commands.
+std::string path_said(const Script& script, const std::vector<std::string>& words);
+// Returns the files that a command with these words changes: all that it names, but those that are copied.
+std::vector<std::string> changed_by(const std::vector<std::string>& words);
+// Returns the variables in ((N += 1)); none where nothing is assigned.
+std::vector<std::string> assigned_in(std::string_view sum);
+// Returns the variables that a builtin with these words sets to values that are not followed: read, mapfile, printf -v, let, ...
+std::vector<std::string> set_by(const std::vector<std::string>& words);
+// Whether a file that `source` names, or a program that `eval` runs, sets up a machine's environment and no training.
+bool is_environment(std::string_view text);
+// Whether * or ? stands in quotes or after a backslash, where it is a letter and no sign of a pattern.
+bool has_quoted_sign(const Text& word);
+
+constexpr int kNever = -1;  // in the place of a doubt: commands do not run
+
+// The fields that a word becomes.
+struct Fields {
+  bool splits;
+  bool is_open = false;
+  Text current = {};
+  std::vector<Text> done = {};
+
+  void put(Char c) { current.push_back(c), is_open = true; }
+  // A variable's value: blanks end fields where the word is not quoted.
+  void put_value(const Text& value, bool is_quoted) {
+    for (const Char& c : value)
+      if (splits && !is_quoted && is_space(c.c) && c.why == 0) close();
+      else put(c);
+  }
+  void close() {
+    if (is_open) done.push_back(std::move(current));
+    current.clear(), is_open = false;
+  }
+  std::vector<Text> take() { return close(), std::move(done); }
+  Text take_one() { return close(), done.empty() ? Text() : std::move(done.front()); }
+};
+
+struct Function {
+  Text body;
+  int runs;  // as WordReader's runs_: of its definition
+};
+
+// A place that a shell of its own goes back to at its end.
+struct Mark {
+  std::size_t changes;
+  std::optional<std::string> folder;
+  int exits;
+};
+
+// The readers of a script and of the scripts in its words share this.
+struct Script {
+  std::string_view source;
+  std::span<const std::string_view> settings;
+  const ShellSources& sources;
+  std::vector<int> line_starts = {0};
+  std::vector<std::string> reasons = {""};
+  std::set<int> loops = {};  // numbers of reasons that are a `while` or `until` whose passes nobody counts
+  int anything = 0;          // number of the reason for which any variable may have been set; 0: none
+  Variables variables = {};  // which change() and erase() alone write
+  std::vector<std::pair<std::string, std::optional<Variable>>> changes = {};  // what they were before
+  bool exports_all = false, keeps_last = false;  // `set -a`, `shopt -s lastpipe`
+  int exits = 0;                                 // that are sure to come
+  std::map<std::string, Function, std::less<>> functions = {};
+  std::vector<ShellCommand> commands = {};
+  ShellFiles files = {};
+  std::map<std::string, std::size_t, std::less<>> newest_files = {};  // indices in `files`
+  std::string sourced = {};                // the file that `source` reads now
+  std::optional<std::string> folder = "";  // that `cd` went to, from the working directory; nothing: nobody knows which
+  std::size_t spent = 0;  // bytes that expansions wrote
+  int levels = 0;
+
+  std::pair<int, int> place(int at) const {  // line and column
+    const auto line = std::ranges::upper_bound(line_starts, at) - 1;
+    return {static_cast<int>(line - line_starts.begin()) + 1, at - *line + 1};
+  }
+  [[noreturn]] void fail(int at, std::string_view why) const {
+    const auto [line, column] = place(at);
+    refuse_at(source, line, column, why);
+  }
+  void spend(std::size_t bytes, int at) {
+    if ((spent += bytes) > std::size_t{1} << 22)
+      fail(at, "more than 4 MiB once variables are replaced; give import the command alone");
+  }
+  int reason(std::string text) {
+    reasons.push_back(std::move(text));
+    return static_cast<int>(reasons.size()) - 1;
+  }
+  Variable& change(const std::string& name, int at);
+  void erase(const std::string& name, int at);
+  void doubt(const std::string& name, int at, int why) { set_unknown(change(name, at), name, at, why); }
+  void doubt_all(int at, int why);
+  Mark mark() const { return {changes.size(), folder, exits}; }
+  void forget(const Mark& since);
+  void set_arguments(const std::vector<Text>& items, int at, int runs);
+  void shift(const std::vector<Text>& words, int at, int runs);
+  void unset(const std::vector<Text>& words, int why);
+  void keep_exported(int at);
+  void write(ShellFile file);
+  // The folder that `cd` would go to; nothing: nobody knows which.
+  std::optional<std::string> folder_at(const std::string& path) const {
+    if (path.empty() || path == "-" || (!folder && path[0] != '/')) return std::nullopt;
+    if (path[0] == '~' || path.find_first_of("*?[{") != path.npos) return std::nullopt;  // a shell makes other paths of these
+    return (std::filesystem::path(folder.value_or("")) / path).lexically_normal().string();
+  }
+  // $0 or $PWD; "": nobody knows it.
+  std::string path_of(std::string_view name) const;
+  ShellWord word_of(const Text& text, int at) const {  // in whose place `at` counts where there is no text
+    const auto [line, column] = place(text.empty() ? at : text.front().at);
+    return {bytes_of(text), line, column, reasons[static_cast<std::size_t>(why_of(text))]};
+  }
+};
+
+}  // namespace trident::shell
