@@ -87,6 +87,18 @@ std::optional<RawDocument> DocumentReader::next_json() {
   return std::nullopt;
 }
 
+namespace {
+
+// Which flag reads a line that has such a key in place of a text.
+std::string_view flag_for(std::string_view key) {
+  if (key == "messages" || key == "conversations" || key == "completion") return "--chat reads conversations";
+  if (key == "chosen" || key == "rejected") return "--preference reads pairs of answers";
+  if (key == "instruction") return "--chat reads it once it is written as messages";
+  return "";
+}
+
+}  // namespace
+
 JsonLineText text_of_json_line(const RawDocument& line, const std::string& path, const std::string& json_key) {
   const auto refuse = [&](const std::string& what) {
     throw DataError(fmt::format("{}:{}:1: {}; expected one JSON object a line with a string under {}", path, line.line, what,
@@ -94,6 +106,7 @@ JsonLineText text_of_json_line(const RawDocument& line, const std::string& path,
   };
   std::optional<JsonLineText> found;
   std::string partial;  // the member that takes ids out of the loss
+  std::string_view flag;  // that reads such a line
   bool is_object = false, is_other = false;  // is_other: what json_key has is no string
   try {
     JsonScanner scanner(line.bytes, path,
@@ -105,6 +118,7 @@ JsonLineText text_of_json_line(const RawDocument& line, const std::string& path,
     is_object = scanner.kind() == JsonValue::Kind::kObject;
     if (!is_object) scanner.skip();
     else scanner.members([&](const std::string& key) {
+      if (flag.empty()) flag = flag_for(key);
       const bool labels = key == "labels",
                  marks = labels || key == "completion_mask" || key == "assistant_masks" || key == "attention_mask";
       if ((key == json_key || marks) && scanner.kind() == JsonValue::Kind::kArray) {
@@ -134,7 +148,7 @@ JsonLineText text_of_json_line(const RawDocument& line, const std::string& path,
   if (!is_object) refuse("not a JSON object");
   if (!found)
     refuse(is_other ? fmt::format("{} is neither a string nor a list of token ids", in_quotes(json_key))
-                    : fmt::format("no key {}", in_quotes(json_key)));
+                    : fmt::format("no key {}{}{}", in_quotes(json_key), flag.empty() ? "" : ", and ", flag));
   if (found->ids && !partial.empty())
     throw DataError(fmt::format("{}:{}:1: {} takes ids out of the loss, and here every id counts; tokenize without padding, or "
                                 "prepare the texts by --chat",

@@ -263,8 +263,8 @@ class Exporter {
     write(kGenerationName, JsonValue(JsonValue::Array(ends.begin(), ends.end())));
   }
 
-  // The side files that were carried along; else the tokenizer of the folder that training began with, or the one of more tokens
-  // that took its place.
+  // The side files that were carried along; else the tokenizer of the folder that training began with, or the data's that took its
+  // place.
   void carry(const std::string& to, std::vector<std::string>& warnings) const {
     std::vector<std::string> from{carried_};
     const std::optional<std::string> tokenizer = added_tokenizer_of(source_), lost = lost_base(source_.manifest);

@@ -154,6 +154,16 @@ TEST(PlanOfALargeJob, NeedsNoDataToGoByEpochs) {
   }
 }
 
+TEST(Plan, SaysThatAWarmUpDoesNotEnd) {
+  const Workplace place;
+  const auto plan = [&](const std::string& steps) {
+    return succeeded(run_program({"plan", "--config", place / "config.json", "--set", "run.steps=10", "--set",
+                                  "lr_schedule.warmup_steps=" + steps})).out;
+  };
+  expect_parts(plan("11"), {"lr_schedule.warmup_steps = 11: beyond run.steps = 10, so that the learning rate does not get to"});
+  EXPECT_EQ(plan("10").find("warmup_steps"), std::string::npos);
+}
+
 TEST(PlanOfALargeJob, HasLargeUnitsAndNothingOfThisMachine) {
   const ProgramOutcome planned = succeeded(run_program({"plan", "--config", TRIDENT_SOURCE_DIR "/configs/gpt3_175b_tp8_pp8.json"}));
   for (const char* part : {" of 174.6B parameters, ",

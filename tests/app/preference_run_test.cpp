@@ -262,6 +262,14 @@ TEST_F(PreferenceRuns, AReferenceLeavesAdaptersOut) {
                   {"reference = ", "initial", "has adapters of another type"});
 
   succeeded(run_program({"convert", "--from", "ckpt", place_ / "initial", "--to", "peft", place_ / "adapter"}));
+  // Dropout is how the adapter was trained, and DPO trains it without.
+  const std::string file = place_ / "adapter/adapter_config.json";
+  JsonValue config = read_json_file(file);
+  config.set("lora_dropout", 0.05);
+  write_file(file, to_json_text(config));
+  const std::vector<std::string> from_folder{setting("model.init_from", "base"), setting("adapter.init_from", "adapter"),
+                                             "optimizer.lr=0.03"};
+  EXPECT_EQ(compared(train("goes_on", plus(from_folder, off)), kPairKeys), compared(train("tuned", plus(tuned, off)), kPairKeys));
   expect_one_line(start("refused", {setting("model.init_from", "base"), setting("adapter.init_from", "adapter"),
                                     setting("reference", "base")}),
                   64, {"reference = ", "base", "has no adapters, and model.init_from has some"});

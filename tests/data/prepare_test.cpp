@@ -135,6 +135,8 @@ TEST_F(PrepareTest, BadLinesAreNamed) {
   expect("{\"text\": \"a\"}\n{\"text\": \"\xFF\"}\n", "2", "not valid JSON");
   expect("[\"text\"]\n", "1", "not a JSON object");
   expect("{\"Text\": \"a\"}\n", "1", "no key \"text\"");
+  expect("{\"messages\": []}\n", "1", "no key \"text\", and --chat reads conversations");
+  expect("{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}\n", "1", "no key \"text\", and --preference reads pairs");
   expect("{\"text\": 5}\n", "1", "\"text\" is neither a string nor a list of token ids");
   expect("{\"text\": null}\n", "1", "is neither a string");
 }

@@ -365,6 +365,7 @@ LayoutDegrees parse_layout(std::string_view text, std::string_view where) {
     at += 2;
   }
   if (seen.empty()) refuse("no axis in it");
+  if (std::string_view("pP").find(text[text.find_last_not_of(' ')]) == text.npos) refuse("expected an axis behind the last sign");
   return degrees;
 }
 

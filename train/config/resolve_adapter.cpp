@@ -119,7 +119,7 @@ void take_adapter_folder(TrainConfig& config, FunctionRef<bool(std::string_view 
   take("adapter.r", adapter.r, peft.rank);
   take("adapter.alpha", adapter.alpha, peft.alpha);
   take("adapter.rslora", adapter.rslora, peft.rslora);
-  take("adapter.dropout", adapter.dropout, peft.dropout);
+  if (!config.loss.is_dpo()) take("adapter.dropout", adapter.dropout, peft.dropout);  // DPO has none, whatever trained the folder
   TrainConfig theirs = config;
   theirs.adapter.modules_to_save = saved_modules_of(peft, path);
   if (given("adapter.modules_to_save"))

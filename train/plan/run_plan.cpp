@@ -459,6 +459,9 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
   add_trained_note(plan);
   if (config.run.epochs && config.run.steps == 0)
     plan.notes.emplace_back("how many steps the run has is not known: run.steps says it, or run.epochs of data that can be read");
+  if (const std::int64_t warmup = config.lr_schedule.warmup.steps; config.run.steps > 0 && warmup > config.run.steps)
+    plan.notes.push_back(fmt::format("lr_schedule.warmup_steps = {}: beyond run.steps = {}, so that the learning rate does not get "
+                                     "to optimizer.lr = {}", warmup, config.run.steps, config.optimizer.lr));
   add_gather_note(plan);
   add_gpu_notes(plan, machine.device);
   plan.notes.insert(plan.notes.end(), machine.notes.begin(), machine.notes.end());

@@ -106,7 +106,6 @@ std::optional<std::string> added_tokenizer_of(const WeightsSource& source) {
   const std::optional<std::string> named = is_folder ? source.adapter->tensors().folder() : config_of(source).config.data.tokenizer;
   if (!named) return source.base != nullptr ? added_tokenizer_of(*source.base) : std::nullopt;
   const std::optional<std::string> files = is_folder ? source.folder : hf_files_of(source);
-  if (!files && !lost_base(source.manifest)) return std::nullopt;
   std::filesystem::path place = place_of_tokenizer(*named, source);
   if (file_exists(place)) place = place.parent_path();
   if (!has_tokenizer_files(place)) return std::nullopt;
