@@ -47,7 +47,8 @@ void report_command(const Arguments& arguments, const CommandContext& context) {
                "write the page again every 5 seconds until the runs are over; the open page loads itself again");
   if (!parse_flags(app, arguments, context)) return;
   if (flags.csv) {
-    refuse_given(app, {"--output", "--watch"}, "--csv prints to standard output (> FILE keeps it) and writes no page", "leave --csv out");
+    refuse_given(app, {"--output", "--watch"}, "--csv prints to standard output (> FILE keeps it) and writes no page",
+                 "leave --csv out");
     LogSink log(context.err, LogLevel::kInfo, context.dress);
     for (const std::string& remark : write_metrics_csv(runs_at(flags.runs), context.out)) Logger(log).warning("{}", remark);
     return;

@@ -281,7 +281,8 @@ TEST(ConfigRefuses, StepsThatCannotBeTraced) {
 }
 
 TEST(ConfigRefuses, LayoutTexts) {
-  for (const char* text : {"", "2", "DP", "2XP", "2DP x 3DP", "2D", "2DP 4", "0x2DP", "99999999DP", "2DP x 4QP", "-2DP", "2DPx2TPx"})
+  for (const char* text : {"", "2", "DP", "2XP", "2DP x 3DP", "2D", "2DP 4", "0x2DP", "99999999DP", "2DP x 4QP", "-2DP",
+                           "2DPx2TPx"})
     EXPECT_THROW(parse_layout(text, "c.json:1: "), ConfigError) << text;
   expect_refusal({"parallel=0DP"}, {"parallel.data = 0"});
   expect_refusal({}, {"c.json:2: parallel = \"2DP x 4QP\": expected TP, PP, DP or CP", "write it like \"2DP x 4PP x 4TP\""},

@@ -28,8 +28,8 @@ std::optional<std::string> lost_base(const Manifest& manifest);
 std::optional<std::string> hf_files_of(const WeightsSource& source);
 
 // The folder of the tokenizer's files where the model has more tokens than the Hugging Face folder that it is of, or than that
-// folder's tokenizer, or where it is of none or that is gone: of a checkpoint the one of data.tokenizer, of a folder with an adapter
-// the adapter's. Else nothing.
+// folder's tokenizer, or where it is of none or that is gone: of a checkpoint the one of data.tokenizer, of a folder with an
+// adapter the adapter's. Else nothing.
 std::optional<std::string> added_tokenizer_of(const WeightsSource& source);
 
 // Ids that end a text, as transformers' trainer writes them: those of that tokenizer, then eos_token_id among hf_files_of().
