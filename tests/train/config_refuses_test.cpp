@@ -40,7 +40,7 @@ TEST(ConfigRefuses, WrongTypes) {
   expect_refusal({}, {"run.seed = 1.8446744073709552e+19: must be an integer"}, R"({"run": {"seed": 18446744073709551616}})");
   expect_refusal({}, {"eval = 5: must be an object with keys every, steps"}, with("\"eval\": 5"));
   expect_refusal({}, {"eval = null: must be an object"}, with("\"eval\": null"));
-  const std::string consents = R"(must be "model", "run", "run.seed", )";
+  const std::string consents = R"(must be "model", "model.init_from", "run", "run.seed", )";
   for (const std::string value : {"[1]", "{}", "\"log.every\"", "\"data.valid\"", "[\"optimizer.lrr\"]", "\"\""})
     expect_refusal({"checkpoint.allow=" + value},
                    {"checkpoint.allow = " + value + ": " + consents, "\"data.tokenizer\" or a list of these"});
