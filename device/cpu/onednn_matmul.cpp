@@ -118,7 +118,7 @@ MemoryDesc dense(std::int64_t rows, std::int64_t columns, DType dtype, Transpose
 
 // One thread packs up to 9,984 columns of b at a time, 15 MB that its allocator keeps for each rank. Calls of fewer columns take as
 // long and make the same bits; several threads would divide them in another way.
-constexpr std::int64_t kColumnsOfACall = 768, kColumnsOfATile = 48;
+constexpr std::int64_t kColumnsOfACall = 1536, kColumnsOfATile = 48;
 
 std::int64_t columns_of_a_call(std::int64_t n) {
   return omp_get_max_threads() > 1 ? n : round_up(ceil_div(n, ceil_div(n, kColumnsOfACall)), kColumnsOfATile);
