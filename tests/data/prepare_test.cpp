@@ -340,7 +340,6 @@ TEST_F(PrepareTest, LongDocumentsAreRefusedByPlace) {
                             {"--max-document-bytes = 0", "positive"});
 }
 
-
 template <class T> std::string raw(std::initializer_list<T> values) {
   std::string bytes;
   for (const T value : values) bytes.append(reinterpret_cast<const char*>(&value), sizeof value);
