@@ -59,8 +59,8 @@ TEST(CublasLtMatmul, LeadingDimensionsAreRows) {
   const MatmulShape s{6, 16, 8, kN, kT, kW, kW, Accumulate::kNo};
   const Operands x = Operands::integers(s);
   const DeviceTensor a(x.a), b(x.b), out(x.old), workspace(TestTensor(DType::kU8, {f.matmul.prepare(s)}));
-  f.matmul.run(f.stream.get(), out.view().reshape({3, 2, 16}), a.view().reshape({2, 3, 8}), kN, b.view(), kT, Accumulate::kNo,
-               workspace.view());
+  f.matmul.run(f.stream.get(), {out.view().reshape({3, 2, 16}), a.view().reshape({2, 3, 8}), kN, b.view(), kT, Accumulate::kNo,
+                                workspace.view()});
   f.stream.synchronize();
   EXPECT_EQ(out.download().values(), x.reference(s));
 }
@@ -205,7 +205,7 @@ TEST(CublasLtMatmul, CallsGoToTheirOwnDevice) {
     EXPECT_EQ(f.matmul.prepare({16, 24, 0, kN, kT, kW, kW, Accumulate::kNo}), 0);
     const DeviceTensor workspace(TestTensor(DType::kU8, {bytes}), 0, 1);
     use_cuda_device(0);
-    f.matmul.run(f.stream.get(), out.view(), a.view(), kN, b.view(), kT, Accumulate::kNo, workspace.view());
+    f.matmul.run(f.stream.get(), {out.view(), a.view(), kN, b.view(), kT, Accumulate::kNo, workspace.view()});
     f.stream.synchronize();
     EXPECT_EQ(out.download().values(), x.reference(s));
   }
@@ -328,7 +328,7 @@ TEST(CublasLtFailures, MistakesAreNamed) {
       half(TestTensor(kH, {8, 3}));
   const TestTensor on_host(kW, {4, 8});
   const auto message = [&](TensorView o, ConstTensorView x, Transpose tx, ConstTensorView y, Transpose ty) {
-    return error_of<InternalError>([&] { f.matmul.run(f.stream.get(), o, x, tx, y, ty, Accumulate::kNo, TensorView()); });
+    return error_of<InternalError>([&] { f.matmul.run(f.stream.get(), {o, x, tx, y, ty, Accumulate::kNo, TensorView()}); });
   };
   EXPECT_TRUE(contains(message(out.view(), a.view(), kN, b.view(), kN), "matmul 4x3x8 nn f32->f32 was not prepared"));
   EXPECT_TRUE(contains(message(out.view(), a.view(), kN, b.view(), kT), "do not fit together"));
@@ -349,7 +349,7 @@ TEST(CublasLtFailures, WorkspaceMistakesAreNamed) {
   const DeviceTensor workspace(TestTensor(DType::kU8, {needed + 256}));
   const auto message = [&](TensorView w) {
     return error_of<InternalError>(
-        [&] { f.matmul.run(f.stream.get(), out.view(), a.view(), kN, b.view(), kN, Accumulate::kNo, w); });
+        [&] { f.matmul.run(f.stream.get(), {out.view(), a.view(), kN, b.view(), kN, Accumulate::kNo, w}); });
   };
   EXPECT_TRUE(contains(message(workspace.view().range(0, needed - 1)), "a workspace of 8191 bytes, 8192 needed"));
   EXPECT_TRUE(contains(message(workspace.view().range(16, needed)), "must lie at a multiple of 256 bytes"));
