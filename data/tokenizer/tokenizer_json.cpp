@@ -18,9 +18,8 @@
 namespace trident {
 namespace {
 
-constexpr std::string_view kEndOfText = "<|endoftext|>";
 constexpr std::size_t kMaxMergeValues = 8, kShownMerge = 80;
-constexpr std::size_t kMaxSteps = 64;        // normalizers, or splitters
+constexpr std::size_t kMaxSteps = 64;  // normalizers, or splitters
 
 // The type of a component; old files leave it out where a list of parts says it.
 std::string type_of(JsonPart& part, std::string_view list_of_sequence) {

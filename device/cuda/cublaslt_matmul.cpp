@@ -15,7 +15,7 @@
 #include "device/cuda/cublaslt_plan.h"
 #include "device/cuda/cuda_error.h"
 #include "device/no_allocation.h"
-#include "device/operand_checks.h"
+#include "device/operations.h"
 
 namespace trident {
 
@@ -59,31 +59,12 @@ void expect_operand(std::string_view operand, ConstTensorView view, DType dtype,
 }
 
 // The product that these operands ask for.
-MatmulShape shape_of(TensorView out, ConstTensorView a, Transpose transpose_a, ConstTensorView b, Transpose transpose_b,
-                     Accumulate accumulate, float scale) {
-  const RowExtent stored_a = row_extent(a), stored_b = row_extent(b);
-  const bool ta = transpose_a == Transpose::kYes, tb = transpose_b == Transpose::kYes;
-  const MatmulShape shape{ta ? stored_a.width : stored_a.rows,
-                          tb ? stored_b.rows : stored_b.width,
-                          ta ? stored_a.rows : stored_a.width,
-                          transpose_a,
-                          transpose_b,
-                          a.dtype(),
-                          out.dtype(),
-                          accumulate,
-                          scale};
-  TRIDENT_CHECK((tb ? stored_b.width : stored_b.rows) == shape.k, "matmul: a {} and b {} do not fit together", to_string(a.shape()),
-                to_string(b.shape()));
-  TRIDENT_CHECK(row_extent(out).rows == shape.m && row_extent(out).width == shape.n, "matmul: out is {}, expected [{}, {}]",
-                to_string(out.shape()), shape.m, shape.n);
-  expect_operand("a", a, a.dtype(), shape.m * shape.k);
-  expect_operand("b", b, a.dtype(), shape.k * shape.n);
-  expect_operand("out", out, out.dtype(), shape.m * shape.n);
-  return shape;
-}
-
 MatmulShape shape_of(const MatmulOperands& p) {
-  return shape_of(p.out, p.a, p.transpose_a, p.b, p.transpose_b, p.accumulate, p.scale);
+  const MatmulShape shape = op::Matmul{p}.shape();
+  expect_operand("a", p.a, p.a.dtype(), shape.m * shape.k);
+  expect_operand("b", p.b, p.a.dtype(), shape.k * shape.n);
+  expect_operand("out", p.out, p.out.dtype(), shape.m * shape.n);
+  return shape;
 }
 
 MatmulPointers pointers_of(const FusedMatmul& f) {
@@ -284,11 +265,10 @@ std::int64_t CublasLtMatmul::prepare(const MatmulShape& shape) {
   return implementation_->prepare({shape, Epilogue::kNone}).workspace_bytes;
 }
 
-void CublasLtMatmul::run(cudaStream_t stream, TensorView out, ConstTensorView a, Transpose transpose_a, ConstTensorView b,
-                         Transpose transpose_b, Accumulate accumulate, TensorView workspace, float scale) {
-  const MatmulShape shape = shape_of(out, a, transpose_a, b, transpose_b, accumulate, scale);
-  implementation_->run(stream, {shape, Epilogue::kNone},
-                       {.out = out.data(), .a = a.data(), .b = b.data(), .workspace = workspace.data()}, workspace.num_bytes());
+void CublasLtMatmul::run(cudaStream_t stream, const MatmulOperands& p) {
+  implementation_->run(stream, {shape_of(p), Epilogue::kNone},
+                       {.out = p.out.data(), .a = p.a.data(), .b = p.b.data(), .workspace = p.workspace.data()},
+                       p.workspace.num_bytes());
 }
 
 std::optional<std::int64_t> CublasLtMatmul::prepare_fused(const MatmulShape& shape, Epilogue epilogue) {

@@ -42,8 +42,7 @@ class CublasLtMatmul {
   // until it is done: one per stream. Nothing is allocated outside the library.
   //
   // Operands at multiples of 16 bytes give the same bits wherever they lie; others take another algorithm, with other rounding.
-  void run(cudaStream_t stream, TensorView out, ConstTensorView a, Transpose transpose_a, ConstTensorView b, Transpose transpose_b,
-           Accumulate accumulate, TensorView workspace, float scale = 1.0f);
+  void run(cudaStream_t stream, const MatmulOperands& product);
 
   // As prepare(), of a product with an epilogue; nothing if the library does not do the two in one.
   std::optional<std::int64_t> prepare_fused(const MatmulShape& shape, Epilogue epilogue);

@@ -56,7 +56,7 @@ void CudaOps::execute(Stream& stream, const op::Matmul& product) {
   const MatmulOperands& p = product.operands;
   const cudaStream_t work = handle(stream);
   if (graphs_.note("matmul", p.out, p.a, p.transpose_a, p.b, p.transpose_b, p.accumulate, p.workspace, p.scale)) return;
-  matmul_.run(work, p.out, p.a, p.transpose_a, p.b, p.transpose_b, p.accumulate, p.workspace, p.scale);
+  matmul_.run(work, p);
 }
 
 // ---- products and what follows them

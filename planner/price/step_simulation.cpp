@@ -43,7 +43,6 @@ class RankWalk {
   OverlappedStreams& streams() { return streams_; }
   RankTimeline& timeline() { return timeline_; }
   double& wire(int channel) { return at(wires_, channel & 1); }
-  bool has_computed() const { return has_computed_; }
 
   void next() {
     ++at_;

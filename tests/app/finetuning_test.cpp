@@ -111,6 +111,9 @@ class FineTuning : public ::testing::Test {
     return train(run, R"("epochs": 2)", R"("init_from": ")" + (place_ / "base") + "\"",
                  R"({"train": ")" + (place_ / "packs") + R"(", "samples": "packed"})", more);
   }
+  bool is_warned(const std::string& run) const {
+    return read_file(place_ / (run + "/run.log")).find("to which its ids mean other texts") != std::string::npos;
+  }
   double loss_of(const std::vector<std::string>& model, const std::string& ids = "257 97 98 99 258 10 257") const {
     return parse_json(
                said(plus(plus({"eval"}, model), {"--ids", ids, "--json", "--set", "precision.compute=fp32"})),
@@ -266,17 +269,11 @@ double last_loss(const std::vector<JsonValue>& records) {
   return NAN;
 }
 
-TEST_F(FineTuning, GoesFromConversationsToAMergedFolder) {
-  const std::vector<JsonValue> full = tune("full", ""),
-                               lora = tune("lora", R"(, "adapter": {"type": "lora", "r": 4, "alpha": 16})");
-  EXPECT_EQ(full.size(), lora.size());
+TEST_F(FineTuning, DataOfAnotherTokenizerAreWarnedOfAndRefusedLater) {
   said({"data", "prepare", "--input", TRIDENT_SOURCE_DIR "/data/excerpt/valid.txt", "--tokenizer", "bytes", "--output",
         place_ / "other"});
   train("others", R"("steps": 1)", R"("init_from": ")" + (place_ / "base") + "\"", R"({"train": ")" + (place_ / "other") + R"("})",
         "");
-  const auto is_warned = [&](const std::string& run) {
-    return read_file(place_ / (run + "/run.log")).find("to which its ids mean other texts") != std::string::npos;
-  };
   EXPECT_TRUE(is_warned("others"));  // another tokenizer made its data
   // A run does not go on with that of another one, whatever else is allowed.
   const auto with_text = [&](const std::string& allowed) {
@@ -285,6 +282,12 @@ TEST_F(FineTuning, GoesFromConversationsToAMergedFolder) {
   };
   expect_one_line(with_text("data.train"), 64, {"data.train: tokenizer ", "ids mean other texts", "list \"data.tokenizer\""});
   succeeded(with_text(R"(["data.train","data.tokenizer"])"));
+}
+
+TEST_F(FineTuning, GoesFromConversationsToAMergedFolder) {
+  const std::vector<JsonValue> full = tune("full", ""),
+                               lora = tune("lora", R"(, "adapter": {"type": "lora", "r": 4, "alpha": 16})");
+  EXPECT_EQ(full.size(), lora.size());
   EXPECT_NE(read_file(place_ / "lora/run.log").find("trained 0.0041M of 0.03M parameters"), std::string::npos);
   EXPECT_FALSE(is_warned("full"));
   EXPECT_NEAR(first_loss(full), first_loss(lora), 1e-5 * first_loss(full)) << "an adapter begins with adding nothing";

@@ -65,7 +65,7 @@ inline TestTensor run(MatmulFixture& f, const MatmulShape& s, const Operands& x,
   const DeviceTensor workspace(TestTensor(DType::kU8, {bytes}), 0, device);
   {
     const NoAllocationScope step("matmul");
-    f.matmul.run(f.stream.get(), out.view(), a.view(), s.transpose_a, b.view(), s.transpose_b, s.accumulate, workspace.view());
+    f.matmul.run(f.stream.get(), {out.view(), a.view(), s.transpose_a, b.view(), s.transpose_b, s.accumulate, workspace.view()});
   }
   f.stream.synchronize();
   EXPECT_TRUE(out.guards_intact()) << describe(s);

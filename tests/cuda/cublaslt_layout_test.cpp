@@ -344,7 +344,7 @@ struct Tuned {
         b(std::move(TestTensor(s.in, {s.n, s.k}).integers("b"))), out(TestTensor(s.out, {s.m, s.n})),
         workspace(TestTensor(DType::kU8, {matmul.prepare(s)}));
     const TestStream stream;
-    matmul.run(stream.get(), out.view(), a.view(), s.transpose_a, b.view(), s.transpose_b, s.accumulate, workspace.view());
+    matmul.run(stream.get(), {out.view(), a.view(), s.transpose_a, b.view(), s.transpose_b, s.accumulate, workspace.view()});
     stream.synchronize();
     return simulated::cublaslt_counts().last_algorithm;
   }

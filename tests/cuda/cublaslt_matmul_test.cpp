@@ -1,4 +1,5 @@
-// Matrix products by cuBLASLt against a scalar reference: every layout, type and epilogue; plans and determinism.
+// Matrix products by cuBLASLt: epilogues, plans, determinism and mistakes. Layouts, types and random operands are cases of
+// tests/conformance, which run on this library, too.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -22,18 +23,10 @@ void check_layouts(MatmulFixture& f, std::int64_t m, std::int64_t n, std::int64_
         for (const Accumulate add : {Accumulate::kNo, Accumulate::kYes}) check_exact(f, {m, n, k, ta, tb, in, out, add});
 }
 
-TEST(CublasLtMatmul, EveryLayoutAndTypeIsExactOnIntegers) {
-  for (const Determinism determinism : {Determinism::kRequired, Determinism::kNotRequired}) {
-    MatmulFixture f({.determinism = determinism});
-    check_layouts(f, 1, 1, 1);
-    check_layouts(f, 1, 17, 5);
-    check_layouts(f, 7, 1, 33);
-    check_layouts(f, 3, 5, 1);
-    check_layouts(f, 16, 16, 16);
-    check_layouts(f, 33, 65, 129);
-    check_layouts(f, 64, 48, 64);
-    check_layouts(f, 2, 300, 7);
-  }
+TEST(CublasLtMatmul, WithoutDeterminismEveryLayoutAndTypeIsExactOnIntegers) {
+  MatmulFixture f({.determinism = Determinism::kNotRequired});
+  check_layouts(f, 7, 1, 33);
+  check_layouts(f, 33, 65, 129);
 }
 
 TEST(CublasLtMatmul, LongWeightGradientsAreExact) {
@@ -59,8 +52,8 @@ TEST(CublasLtMatmul, LeadingDimensionsAreRows) {
   const MatmulShape s{6, 16, 8, kN, kT, kW, kW, Accumulate::kNo};
   const Operands x = Operands::integers(s);
   const DeviceTensor a(x.a), b(x.b), out(x.old), workspace(TestTensor(DType::kU8, {f.matmul.prepare(s)}));
-  f.matmul.run(f.stream.get(), out.view().reshape({3, 2, 16}), a.view().reshape({2, 3, 8}), kN, b.view(), kT, Accumulate::kNo,
-               workspace.view());
+  f.matmul.run(f.stream.get(), {out.view().reshape({3, 2, 16}), a.view().reshape({2, 3, 8}), kN, b.view(), kT, Accumulate::kNo,
+                                workspace.view()});
   f.stream.synchronize();
   EXPECT_EQ(out.download().values(), x.reference(s));
 }
@@ -70,34 +63,6 @@ TEST(CublasLtMatmul, OperandsMayLieAnywhere) {
   for (const DType in : {kW, kH, kF16}) {
     const MatmulShape s{16, 24, 32, kN, kT, in, in, Accumulate::kYes};
     for (const Shifts shifts : {Shifts{1, 0, 0}, {0, 1, 0}, {0, 0, 1}, {3, 5, 7}, {4, 8, 16}}) check_exact(f, s, shifts);
-  }
-}
-
-TEST(CublasLtMatmul, RandomOperandsAreWithinF32Rounding) {
-  MatmulFixture f;
-  for (const DType in : {kW, kH, kF16}) {
-    const MatmulShape s{48, 80, 200, kN, kT, in, kW, Accumulate::kNo};
-    const Operands x = Operands::random(s);
-    const std::vector<double> expected = x.reference(s);
-    std::vector<double> magnitude(expected.size()), abs_a = x.a.values(), abs_b = x.b.values();
-    for (double& v : abs_a) v = std::abs(v);
-    for (double& v : abs_b) v = std::abs(v);
-    reference::matmul(magnitude.data(), abs_a.data(), false, abs_b.data(), true, s.m, s.n, s.k, false);
-    const TestTensor out = run(f, s, x);
-    for (std::size_t i = 0; i < expected.size(); ++i)
-      ASSERT_NEAR(out.at(static_cast<std::int64_t>(i)), expected[i], 4e-7 * magnitude[i]) << describe(s);
-  }
-}
-
-TEST(CublasLtMatmul, ResultsOf16BitsAreTheF32ResultRoundedOnce) {
-  MatmulFixture f;
-  for (const auto& [half, roundoff] : {std::pair(kH, 0x1.02p-8), {kF16, 0x1.02p-11}}) {
-    MatmulShape s{64, 96, 256, kN, kT, half, kW, Accumulate::kNo};
-    const Operands x = Operands::random(s);
-    const TestTensor wide = run(f, s, x);
-    s.out = half;
-    const TestTensor narrow = run(f, s, x);
-    for (std::int64_t i = 0; i < s.m * s.n; ++i) ASSERT_NEAR(narrow.at(i), wide.at(i), std::abs(wide.at(i)) * roundoff + 1e-5);
   }
 }
 
@@ -205,7 +170,7 @@ TEST(CublasLtMatmul, CallsGoToTheirOwnDevice) {
     EXPECT_EQ(f.matmul.prepare({16, 24, 0, kN, kT, kW, kW, Accumulate::kNo}), 0);
     const DeviceTensor workspace(TestTensor(DType::kU8, {bytes}), 0, 1);
     use_cuda_device(0);
-    f.matmul.run(f.stream.get(), out.view(), a.view(), kN, b.view(), kT, Accumulate::kNo, workspace.view());
+    f.matmul.run(f.stream.get(), {out.view(), a.view(), kN, b.view(), kT, Accumulate::kNo, workspace.view()});
     f.stream.synchronize();
     EXPECT_EQ(out.download().values(), x.reference(s));
   }
@@ -328,7 +293,7 @@ TEST(CublasLtFailures, MistakesAreNamed) {
       half(TestTensor(kH, {8, 3}));
   const TestTensor on_host(kW, {4, 8});
   const auto message = [&](TensorView o, ConstTensorView x, Transpose tx, ConstTensorView y, Transpose ty) {
-    return error_of<InternalError>([&] { f.matmul.run(f.stream.get(), o, x, tx, y, ty, Accumulate::kNo, TensorView()); });
+    return error_of<InternalError>([&] { f.matmul.run(f.stream.get(), {o, x, tx, y, ty, Accumulate::kNo, TensorView()}); });
   };
   EXPECT_TRUE(contains(message(out.view(), a.view(), kN, b.view(), kN), "matmul 4x3x8 nn f32->f32 was not prepared"));
   EXPECT_TRUE(contains(message(out.view(), a.view(), kN, b.view(), kT), "do not fit together"));
@@ -349,7 +314,7 @@ TEST(CublasLtFailures, WorkspaceMistakesAreNamed) {
   const DeviceTensor workspace(TestTensor(DType::kU8, {needed + 256}));
   const auto message = [&](TensorView w) {
     return error_of<InternalError>(
-        [&] { f.matmul.run(f.stream.get(), out.view(), a.view(), kN, b.view(), kN, Accumulate::kNo, w); });
+        [&] { f.matmul.run(f.stream.get(), {out.view(), a.view(), kN, b.view(), kN, Accumulate::kNo, w}); });
   };
   EXPECT_TRUE(contains(message(workspace.view().range(0, needed - 1)), "a workspace of 8191 bytes, 8192 needed"));
   EXPECT_TRUE(contains(message(workspace.view().range(16, needed)), "must lie at a multiple of 256 bytes"));

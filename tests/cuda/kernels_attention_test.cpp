@@ -1,5 +1,5 @@
-// The attention kernels among all kernels: every instance against plain loops in double. Shapes, offsets and hard cases are
-// cudnn_attention_test.cpp's.
+// The attention kernels among all kernels: every instance against plain loops in double. Shapes and offsets are
+// tests/conformance's, hard cases cudnn_attention_test.cpp's.
 #include <cmath>
 #include <cstdint>
 

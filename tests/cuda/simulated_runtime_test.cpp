@@ -355,18 +355,6 @@ TEST(SimulatedRuntime, AThreadSleepsUntilAnotherEnqueues) {
   EXPECT_EQ(cudaStreamSynchronize(b.handle), cudaSuccess);
 }
 
-TEST(SimulatedRuntime, HostFunctionsRunInOrder) {
-  const SimulatedScope scope;
-  OwnStream stream;
-  std::vector<int> happened;
-  simulated::enqueue(stream.handle, "1", [&] { happened.push_back(1); });
-  ASSERT_EQ(cudaLaunchHostFunc(
-                stream.handle, [](void* data) { static_cast<std::vector<int>*>(data)->push_back(2); }, &happened),
-            cudaSuccess);
-  ASSERT_EQ(cudaStreamSynchronize(stream.handle), cudaSuccess);
-  EXPECT_EQ(happened, (std::vector<int>{1, 2}));
-}
-
 TEST(SimulatedRuntimeDeathTest, WorkOnNoStream) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   int dummy = 0;

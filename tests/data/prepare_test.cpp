@@ -342,8 +342,6 @@ TEST_F(PrepareTest, LongDocumentsAreRefusedByPlace) {
                             {"--max-document-bytes = 0", "positive"});
 }
 
-using Prefixes = std::vector<std::string>;
-
 template <class T> std::string raw(std::initializer_list<T> values) {
   std::string bytes;
   for (const T value : values) bytes.append(reinterpret_cast<const char*>(&value), sizeof value);

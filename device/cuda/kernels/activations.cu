@@ -6,7 +6,7 @@ namespace {
 
 template <class T, int n>
 __global__ void __launch_bounds__(kMaxThreads, 4)
-    swiglu_forward_kernel(T* out, const T* gate_up, unsigned tiles, I tile_width, I width) {
+    swiglu_forward_kernel(unsigned tiles, I tile_width, I width, T* out, const T* gate_up) {
   const RowTile t = tile_of_block(tiles, tile_width, width);
   const T* const gate = gate_up + t.row * 2 * width + t.first;
   RowBodies<n>::swiglu_row(FlatTeam<n>{}, out + t.row * width + t.first, gate, gate + width, t.count);
@@ -15,7 +15,7 @@ __global__ void __launch_bounds__(kMaxThreads, 4)
 // Three blocks: the 64 registers that four leave a thread are too few for 8 lanes of six operands on sm_80.
 template <class T, int n>
 __global__ void __launch_bounds__(kMaxThreads, 3)
-    swiglu_backward_kernel(T* d_gate_up, T* d_out, const T* gate_up, unsigned tiles, I tile_width, I width) {
+    swiglu_backward_kernel(unsigned tiles, I tile_width, I width, T* d_gate_up, T* d_out, const T* gate_up) {
   const RowTile t = tile_of_block(tiles, tile_width, width);
   const I at = t.row * 2 * width + t.first;
   RowBodies<n>::swiglu_backward_row(FlatTeam<n>{}, d_gate_up + at, d_gate_up + at + width, d_out + t.row * width + t.first,
@@ -30,7 +30,7 @@ __global__ void __launch_bounds__(kMaxThreads, 4) gelu_forward_kernel(I count, I
 
 template <class T, int n>
 __global__ void __launch_bounds__(kMaxThreads, 4)
-    bias_gelu_kernel(T* out, T* x, const T* bias, unsigned tiles, I tile_width, I width) {
+    bias_gelu_kernel(unsigned tiles, I tile_width, I width, T* out, T* x, const T* bias) {
   const RowTile t = tile_of_block(tiles, tile_width, width);
   const I at = t.row * width + t.first;
   RowBodies<n>::bias_gelu_row(FlatTeam<n>{}, out + at, x + at, bias + t.first, t.count);
@@ -58,75 +58,49 @@ __global__ void __launch_bounds__(kMaxThreads, 4)
 }  // namespace
 
 void swiglu_forward(Stream stream, RowType t, void* out, const void* gate_up, I rows, I width) {
-  with_type(t, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
-    with_lanes<T>(are_aligned({out, gate_up}, width * bytes_of(t)), [&](auto n) {
-      const Tiling tiling = tile_row(width, n, 1);
-      launch("swiglu_forward", listed<swiglu_forward_kernel<T, n>>(),
-             {.blocks = {grid_size(rows * tiling.tiles)}, .threads = {tiling.threads}}, stream, as(out, type), as(gate_up, type),
-             tiling.tiles, tiling.width, width);
-    });
+  with_instance(t, {out, gate_up}, width * bytes_of(t), [&]<class T>(T* type, auto n) {
+    launch_tiles("swiglu_forward", listed<swiglu_forward_kernel<T, n>>(), n, 1, rows, width, stream, as(out, type),
+                 as(gate_up, type));
   });
 }
 
 void swiglu_backward(Stream stream, RowType t, void* d_gate_up, void* d_out, const void* gate_up, I rows, I width) {
-  with_type(t, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
-    with_lanes<T>(are_aligned({d_gate_up, d_out, gate_up}, width * bytes_of(t)), [&](auto n) {
-      const Tiling tiling = tile_row(width, n, 1);
-      launch("swiglu_backward", listed<swiglu_backward_kernel<T, n>>(),
-             {.blocks = {grid_size(rows * tiling.tiles)}, .threads = {tiling.threads}}, stream, as(d_gate_up, type),
-             as(d_out, type), as(gate_up, type), tiling.tiles, tiling.width, width);
-    });
+  with_instance(t, {d_gate_up, d_out, gate_up}, width * bytes_of(t), [&]<class T>(T* type, auto n) {
+    launch_tiles("swiglu_backward", listed<swiglu_backward_kernel<T, n>>(), n, 1, rows, width, stream, as(d_gate_up, type),
+                 as(d_out, type), as(gate_up, type));
   });
 }
 
 void gelu_forward(Stream stream, RowType t, void* out, const void* x, I count) {
-  with_type(t, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
-    with_lanes<T>(are_aligned({out, x}, 0), [&](auto n) {
-      launch_flat("gelu_forward", listed<gelu_forward_kernel<T, n>>(), n, count, stream, as(out, type), as(x, type));
-    });
+  with_instance(t, {out, x}, 0, [&]<class T>(T* type, auto n) {
+    launch_flat("gelu_forward", listed<gelu_forward_kernel<T, n>>(), n, count, stream, as(out, type), as(x, type));
   });
 }
 
 void bias_gelu(Stream stream, RowType t, void* out, void* x, const void* bias, I rows, I width) {
-  with_type(t, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
-    with_lanes<T>(are_aligned({out, x, bias}, width * bytes_of(t)), [&](auto n) {
-      const Tiling tiling = tile_row(width, n, kFlatVectors);
-      launch("bias_gelu", listed<bias_gelu_kernel<T, n>>(),
-             {.blocks = {grid_size(rows * tiling.tiles)}, .threads = {tiling.threads}}, stream, as(out, type), as(x, type),
-             as(bias, type), tiling.tiles, tiling.width, width);
-    });
+  with_instance(t, {out, x, bias}, width * bytes_of(t), [&]<class T>(T* type, auto n) {
+    launch_tiles("bias_gelu", listed<bias_gelu_kernel<T, n>>(), n, kFlatVectors, rows, width, stream, as(out, type), as(x, type),
+                 as(bias, type));
   });
 }
 
 void gelu_backward(Stream stream, RowType t, void* d_x, void* d_out, const void* x, I count) {
-  with_type(t, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
-    with_lanes<T>(are_aligned({d_x, d_out, x}, 0), [&](auto n) {
-      launch_flat("gelu_backward", listed<gelu_backward_kernel<T, n>>(), n, count, stream, as(d_x, type), as(d_out, type), as(x, type));
-    });
+  with_instance(t, {d_x, d_out, x}, 0, [&]<class T>(T* type, auto n) {
+    launch_flat("gelu_backward", listed<gelu_backward_kernel<T, n>>(), n, count, stream, as(d_x, type), as(d_out, type),
+                as(x, type));
   });
 }
 
 void clip_forward(Stream stream, RowType t, void* out, const void* x, I count, float limit) {
-  with_type(t, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
-    with_lanes<T>(are_aligned({out, x}, 0), [&](auto n) {
-      launch_flat("clip_forward", listed<clip_forward_kernel<T, n>>(), n, count, stream, as(out, type), as(x, type), limit);
-    });
+  with_instance(t, {out, x}, 0, [&]<class T>(T* type, auto n) {
+    launch_flat("clip_forward", listed<clip_forward_kernel<T, n>>(), n, count, stream, as(out, type), as(x, type), limit);
   });
 }
 
 void clip_backward(Stream stream, RowType t, void* d_x, const void* d_out, const void* x, I count, float limit) {
-  with_type(t, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
-    with_lanes<T>(are_aligned({d_x, d_out, x}, 0), [&](auto n) {
-      launch_flat("clip_backward", listed<clip_backward_kernel<T, n>>(), n, count, stream, as(d_x, type), as(d_out, type),
-                  as(x, type), limit);
-    });
+  with_instance(t, {d_x, d_out, x}, 0, [&]<class T>(T* type, auto n) {
+    launch_flat("clip_backward", listed<clip_backward_kernel<T, n>>(), n, count, stream, as(d_x, type), as(d_out, type),
+                as(x, type), limit);
   });
 }
 

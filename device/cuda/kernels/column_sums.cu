@@ -71,19 +71,16 @@ void sum_rows(Stream stream, RowType t, float* out, const void* x, const void* t
               Scratch scratch) {
   constexpr I kRowsOfChunk = 64, kBlocks = 1024;  // at least, at most
   I chunks = 0;
-  with_type(t, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
-    with_lanes<T>(are_aligned({x, times, scratch.data}, width * bytes_of(t)), [&](auto lanes) {
-      const I tiles = divide_up(width, kWarp * lanes);
-      if (tiles == 0) return;
-      const I most = min(kBlocks / min(tiles, kBlocks), scratch.floats / width);
-      chunks = min(divide_up(rows, kRowsOfChunk), most);
-      const I rows_of_chunk = chunks == 0 ? 0 : divide_up(rows, chunks);
-      if (chunks > 0) chunks = divide_up(rows, rows_of_chunk);
-      launch("sum_rows", listed<sum_rows_kernel<T, lanes>>(),
-             {.blocks = {grid_size(tiles), static_cast<unsigned>(chunks)}, .threads = {kMaxThreads}}, stream, scratch.data,
-             as(x, type), as(times, type), rows, width, rows_of_chunk);
-    });
+  with_instance(t, {x, times, scratch.data}, width * bytes_of(t), [&]<class T>(T* type, auto lanes) {
+    const I tiles = divide_up(width, kWarp * lanes);
+    if (tiles == 0) return;
+    const I most = min(kBlocks / min(tiles, kBlocks), scratch.floats / width);
+    chunks = min(divide_up(rows, kRowsOfChunk), most);
+    const I rows_of_chunk = chunks == 0 ? 0 : divide_up(rows, chunks);
+    if (chunks > 0) chunks = divide_up(rows, rows_of_chunk);
+    launch("sum_rows", listed<sum_rows_kernel<T, lanes>>(),
+           {.blocks = {grid_size(tiles), static_cast<unsigned>(chunks)}, .threads = {kMaxThreads}}, stream, scratch.data,
+           as(x, type), as(times, type), rows, width, rows_of_chunk);
   });
   add_partial_rows(stream, "sum_rows_end", {out, nullptr, width}, scratch.data, chunks, width, accumulate);
 }

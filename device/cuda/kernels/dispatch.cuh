@@ -52,6 +52,14 @@ void with_lanes(bool aligned, F&& f) {
     f(Constant<1>{});
 }
 
+// f(null pointer of the element type, elements per vector).
+template <class F>
+void with_instance(RowType t, std::initializer_list<const void*> operands, I row_bytes, F&& f) {
+  with_type(t, [&](auto* type) {
+    with_lanes<std::remove_pointer_t<decltype(type)>>(are_aligned(operands, row_bytes), [&](auto n) { f(type, n); });
+  });
+}
+
 template <class T>
 T* as(void* p, T*) {
   return static_cast<T*>(p);

@@ -23,7 +23,7 @@ __global__ void __launch_bounds__(kMaxThreads, 4) convert_kernel(I count, I of_e
 }
 
 template <class T, int n>
-__global__ void __launch_bounds__(kMaxThreads, 4) add_bias_kernel(T* x, const T* bias, unsigned tiles, I tile_width, I width) {
+__global__ void __launch_bounds__(kMaxThreads, 4) add_bias_kernel(unsigned tiles, I tile_width, I width, T* x, const T* bias) {
   const RowTile t = tile_of_block(tiles, tile_width, width);
   T* const row = x + t.row * width + t.first;
   RowBodies<n>::add_row(FlatTeam<n>{}, row, row, bias + t.first, t.count);
@@ -31,7 +31,7 @@ __global__ void __launch_bounds__(kMaxThreads, 4) add_bias_kernel(T* x, const T*
 
 template <class T, int n>
 __global__ void __launch_bounds__(kMaxThreads, 4)
-    add_bias_residual_kernel(T* x, const T* bias, const T* residual, unsigned tiles, I tile_width, I width) {
+    add_bias_residual_kernel(unsigned tiles, I tile_width, I width, T* x, const T* bias, const T* residual) {
   const RowTile t = tile_of_block(tiles, tile_width, width);
   const I at = t.row * width + t.first;
   RowBodies<n>::add_residual_row(FlatTeam<n>{}, x + at, bias + t.first, residual + at, t.count);
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(kMaxThreads, 4)
 
 template <class T, int n>
 __global__ void __launch_bounds__(kMaxThreads, 4)
-    scale_columns_kernel(T* out, const T* x, const float* factor, float shift, unsigned tiles, I tile_width, I width,
+    scale_columns_kernel(unsigned tiles, I tile_width, I width, T* out, const T* x, const float* factor, float shift,
                          Accumulate accumulate) {
   const RowTile t = tile_of_block(tiles, tile_width, width);
   const I at = t.row * width + t.first;
@@ -55,10 +55,8 @@ void launch_convert(Stream stream, To* out, const From* x, I count) {
 }  // namespace
 
 void add(Stream stream, RowType t, void* out, const void* a, const void* b, I count) {
-  with_type(t, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
-    with_lanes<T>(are_aligned({out, a, b}, 0),
-                  [&](auto n) { launch_flat("add", listed<add_kernel<T, n>>(), n, count, stream, as(out, type), as(a, type), as(b, type)); });
+  with_instance(t, {out, a, b}, 0, [&]<class T>(T* type, auto n) {
+    launch_flat("add", listed<add_kernel<T, n>>(), n, count, stream, as(out, type), as(a, type), as(b, type));
   });
 }
 
@@ -79,38 +77,23 @@ void convert(Stream stream, RowType out_type, void* out, RowType in_type, const 
 }
 
 void add_bias(Stream stream, RowType t, void* x, const void* bias, I rows, I width) {
-  with_type(t, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
-    with_lanes<T>(are_aligned({x, bias}, width * bytes_of(t)), [&](auto n) {
-      const Tiling tiling = tile_row(width, n, kFlatVectors);
-      launch("add_bias", listed<add_bias_kernel<T, n>>(), {.blocks = {grid_size(rows * tiling.tiles)}, .threads = {tiling.threads}}, stream,
-             as(x, type), as(bias, type), tiling.tiles, tiling.width, width);
-    });
+  with_instance(t, {x, bias}, width * bytes_of(t), [&]<class T>(T* type, auto n) {
+    launch_tiles("add_bias", listed<add_bias_kernel<T, n>>(), n, kFlatVectors, rows, width, stream, as(x, type), as(bias, type));
   });
 }
 
 void add_bias_residual(Stream stream, RowType t, void* x, const void* bias, const void* residual, I rows, I width) {
-  with_type(t, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
-    with_lanes<T>(are_aligned({x, bias, residual}, width * bytes_of(t)), [&](auto n) {
-      const Tiling tiling = tile_row(width, n, kFlatVectors);
-      launch("add_bias_residual", listed<add_bias_residual_kernel<T, n>>(),
-             {.blocks = {grid_size(rows * tiling.tiles)}, .threads = {tiling.threads}}, stream, as(x, type), as(bias, type),
-             as(residual, type), tiling.tiles, tiling.width, width);
-    });
+  with_instance(t, {x, bias, residual}, width * bytes_of(t), [&]<class T>(T* type, auto n) {
+    launch_tiles("add_bias_residual", listed<add_bias_residual_kernel<T, n>>(), n, kFlatVectors, rows, width, stream, as(x, type),
+                 as(bias, type), as(residual, type));
   });
 }
 
 void scale_columns(Stream stream, RowType t, void* out, const void* x, const float* factor, float shift, I rows, I width,
                    Accumulate accumulate) {
-  with_type(t, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
-    with_lanes<T>(are_aligned({out, x, factor}, width * bytes_of(t)), [&](auto n) {
-      const Tiling tiling = tile_row(width, n, kFlatVectors);
-      launch("scale_columns", listed<scale_columns_kernel<T, n>>(),
-             {.blocks = {grid_size(rows * tiling.tiles)}, .threads = {tiling.threads}}, stream, as(out, type), as(x, type), factor,
-             shift, tiling.tiles, tiling.width, width, accumulate);
-    });
+  with_instance(t, {out, x, factor}, width * bytes_of(t), [&]<class T>(T* type, auto n) {
+    launch_tiles("scale_columns", listed<scale_columns_kernel<T, n>>(), n, kFlatVectors, rows, width, stream, as(out, type),
+                 as(x, type), factor, shift, accumulate);
   });
 }
 

@@ -154,15 +154,12 @@ void embedding_backward(Stream stream, RowType t, float* d_table, const void* d_
                         I first_row, I table_rows) {
   constexpr I kTokensOfBucket = 16, kBuckets = 1024;  // on average; at most
   if (width == 0) return;
-  with_type(t, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
-    with_lanes<T>(are_aligned({d_table, d_out}, width * bytes_of(t)), [&](auto n) {
-      const unsigned threads = threads_for(max(divide_up(width, n), divide_up(rows, kTokensOfThread)));
-      launch("embedding_backward", listed<embedding_backward_kernel<T, n>>(),
-             {.blocks = {grid_size(min(divide_up(rows, kTokensOfBucket), kBuckets)), grid_size(divide_up(width, I{threads} * n))},
-              .threads = {threads}},
-             stream, d_table, as(d_out, type), tokens, rows, width, first_row, table_rows);
-    });
+  with_instance(t, {d_table, d_out}, width * bytes_of(t), [&]<class T>(T* type, auto n) {
+    const unsigned threads = threads_for(max(divide_up(width, n), divide_up(rows, kTokensOfThread)));
+    launch("embedding_backward", listed<embedding_backward_kernel<T, n>>(),
+           {.blocks = {grid_size(min(divide_up(rows, kTokensOfBucket), kBuckets)), grid_size(divide_up(width, I{threads} * n))},
+            .threads = {threads}},
+           stream, d_table, as(d_out, type), tokens, rows, width, first_row, table_rows);
   });
 }
 

@@ -34,4 +34,13 @@ __device__ __forceinline__ RowTile tile_of_block(unsigned tiles, I tile_width, I
   return {row, first, min(tile_width, width - first)};
 }
 
+// launch_tiles("name", kernel, n, vectors of a thread, rows, width, stream, args...): kernel(tiles of a row, their width, width,
+// args...).
+template <class... Params, class... Args>
+void launch_tiles(const char* name, void (*kernel)(unsigned, I, I, Params...), int n, int vectors, I rows, I width, Stream stream,
+                  const Args&... args) {
+  const Tiling t = tile_row(width, n, vectors);
+  launch(name, kernel, {.blocks = {grid_size(rows * t.tiles)}, .threads = {t.threads}}, stream, t.tiles, t.width, width, args...);
+}
+
 }  // namespace trident::cuda_kernels

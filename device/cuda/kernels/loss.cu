@@ -119,26 +119,20 @@ unsigned vocabulary_threads(I columns, int n) { return threads_for(divide_up(col
 template <class Scale>
 void form_gradient(Stream stream, RowType t, void* logits, const float* row_max, const float* sum_exp, const std::int32_t* targets,
                    I rows, const VocabularyShard& shard, const Scale& scale, const float* weights) {
-  with_type(t, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
-    with_lanes<T>(are_aligned({logits}, shard.columns * bytes_of(t)), [&](auto n) {
-      launch("cross_entropy_backward", listed<cross_entropy_backward_kernel<T, Scale, n>>(),
-             {.blocks = {grid_size(rows)}, .threads = {vocabulary_threads(shard.columns, n)}}, stream, as(logits, type), row_max,
-             sum_exp, targets, shard.columns, shard.first_column, valid_columns(shard), scale, weights, shard.softcap);
-    });
+  with_instance(t, {logits}, shard.columns * bytes_of(t), [&]<class T>(T* type, auto n) {
+    launch("cross_entropy_backward", listed<cross_entropy_backward_kernel<T, Scale, n>>(),
+           {.blocks = {grid_size(rows)}, .threads = {vocabulary_threads(shard.columns, n)}}, stream, as(logits, type), row_max,
+           sum_exp, targets, shard.columns, shard.first_column, valid_columns(shard), scale, weights, shard.softcap);
   });
 }
 
 template <class Scale>
 void form_whole_gradient(Stream stream, RowType t, void* logits, float* sum_exp, float* target_logit, const std::int32_t* targets,
                          I rows, const VocabularyShard& shard, const Scale& scale, const float* weights) {
-  with_type(t, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
-    with_lanes<T>(are_aligned({logits}, shard.columns * bytes_of(t)), [&](auto n) {
-      launch("cross_entropy_gradient", listed<cross_entropy_gradient_kernel<T, Scale, n>>(),
-             {.blocks = {grid_size(rows)}, .threads = {vocabulary_threads(shard.columns, n)}}, stream, as(logits, type), sum_exp,
-             target_logit, targets, shard.columns, valid_columns(shard), scale, weights, shard.softcap);
-    });
+  with_instance(t, {logits}, shard.columns * bytes_of(t), [&]<class T>(T* type, auto n) {
+    launch("cross_entropy_gradient", listed<cross_entropy_gradient_kernel<T, Scale, n>>(),
+           {.blocks = {grid_size(rows)}, .threads = {vocabulary_threads(shard.columns, n)}}, stream, as(logits, type), sum_exp,
+           target_logit, targets, shard.columns, valid_columns(shard), scale, weights, shard.softcap);
   });
 }
 
@@ -146,13 +140,10 @@ void form_whole_gradient(Stream stream, RowType t, void* logits, float* sum_exp,
 
 void cross_entropy_stats(Stream stream, RowType t, float* row_max, float* sum_exp, float* target_logit, const void* logits,
                          const std::int32_t* targets, I rows, const VocabularyShard& shard) {
-  with_type(t, [&](auto* type) {
-    using T = std::remove_pointer_t<decltype(type)>;
-    with_lanes<T>(are_aligned({logits}, shard.columns * bytes_of(t)), [&](auto n) {
-      launch("cross_entropy_stats", listed<cross_entropy_stats_kernel<T, n>>(),
-             {.blocks = {grid_size(rows)}, .threads = {vocabulary_threads(shard.columns, n)}}, stream, row_max, sum_exp,
-             target_logit, as(logits, type), targets, shard.columns, shard.first_column, valid_columns(shard), shard.softcap);
-    });
+  with_instance(t, {logits}, shard.columns * bytes_of(t), [&]<class T>(T* type, auto n) {
+    launch("cross_entropy_stats", listed<cross_entropy_stats_kernel<T, n>>(),
+           {.blocks = {grid_size(rows)}, .threads = {vocabulary_threads(shard.columns, n)}}, stream, row_max, sum_exp,
+           target_logit, as(logits, type), targets, shard.columns, shard.first_column, valid_columns(shard), shard.softcap);
   });
 }
 
