@@ -108,8 +108,8 @@ constexpr ForeignKey kAxolotlMemory[] = {
 constexpr ForeignKey kAxolotlModelAndData[] = {
     {"base_model", kMapped, "model.init_from@model", {}, "a local folder: nothing is downloaded"},
     {"datasets", kDiffers, {}, {},
-     "trident data prepare --chat writes each, --preference pairs of answers; its --loss chooses what counts, not roles_to_train or "
-     "train_on_eos; data.train names the prefixes, with weights where there are several"},
+     "trident data prepare --chat writes each, --preference pairs of answers; its --loss chooses what counts, not roles_to_train "
+     "or train_on_eos; data.train names the prefixes, with weights where there are several"},
     {"test_datasets", kDiffers, "data.valid@valid_data", "true", kPreparesValid},
     {"val_set_size", kMapped, "data.split@valid_share", {}, kSetAside, "0"},
     {"sample_packing = true", kMapped, "data.samples@packing", "\"packed\"", "after trident data pack"},
