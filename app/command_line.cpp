@@ -101,6 +101,7 @@ constexpr OtherFlag kOtherFlags[] = {
      "merge_file",
      "say --tokenizer T: gpt2, a model's folder, or a tokenizer's file"},
     {"--sequence", "max_length max_seq_length seq_length seq_len block_size context_length cutoff_len", "say --sequence {0}"},
+    {"--gpus", "nodes num_nodes nnodes num_gpus n_gpus ngpus gpu world_size", "say --gpus N, those of all nodes together"},
     {"--input", "i in data dataset dataset_name file files train_file input_file data_path",
      "say --input {0}, a file: nothing is downloaded"},
     {"--output", "o out output_prefix output_path output_dir out_dir outfile save_path", "say --output {0}"},
@@ -131,8 +132,8 @@ void refuse_extras(const CLI::App& app, const FlagTexts& texts) {
     const std::string &word = extras[i], next = i + 1 < extras.size() ? extras[i + 1] : "";
     if (is_flag(word) && word.find('=') == word.npos && !next.empty() && !is_flag(next)) ++i;  // its value
     if (!faults.empty() && !is_flag(word)) continue;
-    std::string remedy = texts.instead ? texts.instead(word, next) : "";
-    if (remedy.empty()) remedy = flag_here(app, word, next);
+    std::string remedy = flag_here(app, word, next);
+    if (remedy.empty() && texts.instead) remedy = texts.instead(word, next);
     if (remedy.empty()) remedy = flag_of_word(app, word);
     if (remedy.empty()) {
       const std::string near = nearest_flag(app, word);

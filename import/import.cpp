@@ -290,10 +290,10 @@ void Resolver::judge_by_row(Judged& one, const ForeignKey& row, std::string_view
     throw ConfigError(
         fmt::format("{}: {}; {}", one.origin, row.note, row.to.empty() ? "leave it out" : fmt::format("use {}", row.to)));
   }
-  if (row.verdict == Verdict::kDiffers && row.to.empty() && !names_values && is_neutral(leaf.value) &&
-      !number_in(text_of(leaf.value)))
+  const bool has_no_key = row.to.empty() || row.to.starts_with(kCommand);
+  if (row.verdict == Verdict::kDiffers && has_no_key && !names_values && is_neutral(leaf.value) && !number_in(text_of(leaf.value)))
     return says_nothing("off, as here");
-  if (!becomes_something || row.to.empty() || row.to.starts_with(kCommand)) {
+  if (!becomes_something || has_no_key) {
     if (one.to == row.to) one.key.to = row.to;
     if (!row.to.starts_with(kLossCommand)) return;
     const std::string_view loss = row.to.substr(kLossCommand.size());

@@ -108,7 +108,8 @@ constexpr ForeignKey kAxolotlMemory[] = {
 constexpr ForeignKey kAxolotlModelAndData[] = {
     {"base_model", kMapped, "model.init_from@model", {}, "a local folder: nothing is downloaded"},
     {"datasets", kDiffers, {}, {},
-     "trident data prepare --chat writes each; data.train names the prefixes, with weights where there are several"},
+     "trident data prepare --chat writes each, --preference pairs of answers; its --loss chooses what counts, not roles_to_train "
+     "or train_on_eos; data.train names the prefixes, with weights where there are several"},
     {"test_datasets", kDiffers, "data.valid@valid_data", "true", kPreparesValid},
     {"val_set_size", kMapped, "data.split@valid_share", {}, kSetAside, "0"},
     {"sample_packing = true", kMapped, "data.samples@packing", "\"packed\"", "after trident data pack"},
@@ -123,7 +124,8 @@ constexpr ForeignKey kAxolotlModelAndData[] = {
      "num_dataset_shards_to_save, dataset_processes, dataset_exact_deduplication, dataset_keep_in_memory, is_preprocess, "
      "preprocess_iterable, total_num_tokens, total_supervised_tokens, push_dataset_to_hub",
      kAlways, "trident data prepare", {}, "trident data prepare and pack make the samples, once and for all runs"},
-    {"chat_template_jinja, chat_template_kwargs*, eot_tokens, default_system_message", kAlways,
+    {"chat_template_jinja", kDiffers, kPrepareByTemplate, {}, kTemplateOfData},
+    {"chat_template_kwargs*, eot_tokens, default_system_message", kAlways,
      "trident data prepare --chat --template FILE --loss assistant", {}, kOwnTemplate},
     {"fix_untrained_tokens", kDiffers, {}, {}, "rows of the folder stay as they are; those of more tokens are their mean"},
     {"mean_resizing_embeddings, embeddings_skip_upcast", kAlways, {}, {},

@@ -62,9 +62,10 @@ constexpr ForeignKey kLlamaFactoryModelAndData[] = {
     {"dataset", kMapped, "data.train@dataset"},
     {"eval_dataset, eval_on_each_dataset", kDiffers, {}, {}, kPreparesValid},
     {"val_size", kMapped, "data.split@valid_share", {}, kSetAside},
-    {"train_on_prompt = true", kAlways, "trident data prepare --chat --loss all", {}, kWithData},
-    {"mask_history = true", kAlways, "trident data prepare --chat --loss last", {}, kWithData},
-    {"template, train_on_prompt, mask_history, tool_format, default_system, enable_thinking, preserve_thinking", kAlways,
+    {"train_on_prompt = true", kDiffers, "trident data prepare --chat --loss all", {}, kWithData},
+    {"mask_history = true", kDiffers, "trident data prepare --chat --loss last", {}, kWithData},
+    {"template", kDiffers, kPrepareByTemplate, {}, kTemplateOfData},
+    {"train_on_prompt, mask_history, tool_format, default_system, enable_thinking, preserve_thinking", kAlways,
      "trident data prepare --chat --template FILE --loss assistant", {}, kOwnTemplate},
     {"max_samples", kDiffers, {}, {}, "trident data prepare takes all lines of a file: cut it before"},
     {"dataset_dir, buffer_size, mix_strategy, interleave_probs, preprocessing_batch_size, tokenized_path, data_shared_file_system, "

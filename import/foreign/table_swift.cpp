@@ -91,7 +91,8 @@ constexpr ForeignKey kSwiftModelAndData[] = {
     {"load_from_cache_file, dataset_shuffle, val_dataset_shuffle, train_dataloader_shuffle, interleave_prob, stopping_strategy, "
      "shuffle_buffer_size, download_mode, columns, strict, disable_auto_column_mapping, custom_dataset_info, lazy_tokenize, "
      "decision_*", kAlways, "trident data prepare", {}, "data.train and data.valid name what trident data prepare wrote"},
-    {"template, system, agent_template, use_chat_template, padding_side, template_backend, response_prefix, enable_thinking, "
+    {"template", kDiffers, kPrepareByTemplate, {}, kTemplateOfData},
+    {"system, agent_template, use_chat_template, padding_side, template_backend, response_prefix, enable_thinking, "
      "preserve_thinking, add_non_thinking_prefix, disable_ignore_empty_think, is_binary_loss_scale, model_name, model_author",
      kAlways, "trident data prepare --chat --template FILE --loss assistant", {}, kOwnTemplate},
     {"new_special_tokens", kDiffers, {}, {}, kMoreTokens},

@@ -20,6 +20,9 @@ inline constexpr std::string_view kMoreTokens =
     "data.tokenizer names a tokenizer that has them, and rows are added; beside adapters adapter.modules_to_save trains them";
 inline constexpr std::string_view kSetAside = "the last documents of each file are set aside, where there some are drawn";
 inline constexpr std::string_view kPreparesValid = "data.valid names what trident data prepare writes of each";
+inline constexpr std::string_view kTemplateOfData =
+    "a template is named, or given as a file, when data are prepared; the tokenizer's own is taken otherwise";
+inline constexpr std::string_view kPrepareByTemplate = "trident data prepare --chat --template NAME";
 inline constexpr std::string_view kOwnTemplate = "the tokenizer's own template where none is named";
 
 std::span<const ForeignSection> accelerate_sections();

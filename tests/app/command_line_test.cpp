@@ -130,6 +130,7 @@ TEST_F(CommandLine, FlagsOfOtherProgramsAreAnsweredByOurs) {
       {{"data", "prepare", "--text-column", "a"}, "say --json-key a"},
       {{"data", "prepare", "--tokenizer-type", "GPT2BPETokenizer"}, "say --tokenizer T: gpt2,"},
       {{"data", "pack", "x", "--seq_length=8"}, "say --sequence 8"},
+      {{"plan", "search", "--nodes", "8"}, "say --gpus N, those of all nodes together"},
       {{"data", "tokenize"},
        "not an action; use prepare, inspect, merge or pack (see trident data --help); that is trident data prepare here"},
       {{"ckpt", "list"}, "that is trident ckpt ls here"},
