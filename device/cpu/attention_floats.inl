@@ -1,7 +1,9 @@
-// The operands of attention's products as floats. Included after wide_vectors.inl; attention_pairs.inl has the same names.
+// The operands of attention's products as floats. Included after what wide_vectors.inl needs; attention_pairs.inl has the same
+// names.
 //
 // A word has 32 bits: kPack elements that lie beside one another in a sum. A tile lies in rows, [rows, words of a row], where its
 // columns are summed over, and across rows, [rows / kPack, columns], where its rows are.
+#include "device/cpu/wide_vectors.inl"
 
 constexpr I kPack = 1;
 

@@ -1,8 +1,7 @@
 // As attention_floats.inl, whose names these are: words of two bf16, which AVX512-BF16 multiplies and adds to one f32.
+#include "device/cpu/wide_vectors.inl"
 
 constexpr I kPack = 2;
-
-typedef std::int16_t Pairs __attribute__((vector_size(4 * kWidth)));
 
 inline Floats multiply_add(Floats sum, Floats a, Floats b) { return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b); }
 

@@ -65,4 +65,10 @@ struct AttentionTiles {
 // The functions for `level`, which the processor must support; `pairs`: for bf16 alone, on AVX512-BF16, which it must have too.
 AttentionTiles attention_tiles(IsaLevel level, bool pairs);
 
+// One source file each (attention_tiles_<level>.cpp), compiled for that instruction set.
+AttentionTiles attention_tiles_baseline();
+AttentionTiles attention_tiles_avx2();
+AttentionTiles attention_tiles_avx512();
+AttentionTiles attention_tiles_avx512_bf16();
+
 }  // namespace trident

@@ -1,5 +1,5 @@
 // Bodies of attention_tiles.h. Included by one source file per instruction set inside a namespace named after it and an unnamed
-// one, after wide_vectors.inl, kVectors, the form of operands and attention_rows.inl: each file keeps its own code, and
+// one, after kVectors, the form of operands and attention_rows.inl: each file keeps its own code, and
 // scripts/check_isa can tell what belongs where.
 
 // Rows of what a product holds in registers, beside kVectors vectors.

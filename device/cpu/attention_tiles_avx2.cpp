@@ -7,17 +7,12 @@ namespace trident {
 namespace avx2 {
 namespace {
 constexpr std::int64_t kWidth = 8, kVectors = 2;
-// Each needs the ones before it.
-// clang-format off
-#include "device/cpu/wide_vectors.inl"
 #include "device/cpu/attention_floats.inl"
 #include "device/cpu/attention_rows.inl"
 #include "device/cpu/attention_tiles.inl"
-// clang-format on
 }  // namespace
 }  // namespace avx2
 
-AttentionTiles attention_tiles_avx2();
 AttentionTiles attention_tiles_avx2() { return avx2::kAttentionTiles; }
 
 }  // namespace trident

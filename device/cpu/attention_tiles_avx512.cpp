@@ -7,17 +7,12 @@ namespace trident {
 namespace avx512 {
 namespace {
 constexpr std::int64_t kWidth = 16, kVectors = 4;
-// Each needs the ones before it.
-// clang-format off
-#include "device/cpu/wide_vectors.inl"
 #include "device/cpu/attention_floats.inl"
 #include "device/cpu/attention_rows.inl"
 #include "device/cpu/attention_tiles.inl"
-// clang-format on
 }  // namespace
 }  // namespace avx512
 
-AttentionTiles attention_tiles_avx512();
 AttentionTiles attention_tiles_avx512() { return avx512::kAttentionTiles; }
 
 }  // namespace trident

@@ -9,17 +9,12 @@ namespace trident {
 namespace avx512_bf16 {
 namespace {
 constexpr std::int64_t kWidth = 16, kVectors = 4;
-// Each needs the ones before it.
-// clang-format off
-#include "device/cpu/wide_vectors.inl"
 #include "device/cpu/attention_pairs.inl"
 #include "device/cpu/attention_rows.inl"
 #include "device/cpu/attention_tiles.inl"
-// clang-format on
 }  // namespace
 }  // namespace avx512_bf16
 
-AttentionTiles attention_tiles_avx512_bf16();
 AttentionTiles attention_tiles_avx512_bf16() { return avx512_bf16::kAttentionTiles; }
 
 }  // namespace trident

@@ -2,11 +2,6 @@
 
 namespace trident {
 
-// One source file each (few_rows_<level>.cpp), compiled for that instruction set.
-FewRows few_rows_baseline();
-FewRows few_rows_avx2();
-FewRows few_rows_avx512();
-
 FewRows few_rows(IsaLevel level) {
   switch (level) {
     case IsaLevel::kBaseline: return few_rows_baseline();

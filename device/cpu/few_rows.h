@@ -23,4 +23,9 @@ struct FewRows {
 // The kernels for `level`, which the processor must support.
 FewRows few_rows(IsaLevel level);
 
+// One source file each (few_rows_<level>.cpp), compiled for that instruction set.
+FewRows few_rows_baseline();
+FewRows few_rows_avx2();
+FewRows few_rows_avx512();
+
 }  // namespace trident

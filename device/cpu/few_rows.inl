@@ -1,8 +1,9 @@
 // Bodies of few_rows.h. Included by one source file per instruction set inside a namespace named after it and an unnamed one, after
-// wide_vectors.inl and kTileColumns.
+// kTileColumns and what wide_vectors.inl needs.
 //
 // Every result has one vector of running sums over k, whatever the tile it is made in. Tiles are arrays whose indices are constants
 // (Indices of wide_vectors.inl): an array that loops run over is kept in memory, not in registers.
+#include "device/cpu/wide_vectors.inl"
 
 constexpr I kTileRows = 4;
 // Elements of a row at a time: a cache line of 16-bit weights, two of f32.

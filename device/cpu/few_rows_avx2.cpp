@@ -7,14 +7,10 @@ namespace trident {
 namespace avx2 {
 namespace {
 constexpr std::int64_t kWidth = 8, kTileColumns = 2;
-#include "device/cpu/wide_vectors.inl"
-
-// The code that the vectors are for.
 #include "device/cpu/few_rows.inl"
 }  // namespace
 }  // namespace avx2
 
-FewRows few_rows_avx2();
 FewRows few_rows_avx2() { return avx2::make_few_rows(); }
 
 }  // namespace trident

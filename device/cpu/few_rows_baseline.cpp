@@ -7,14 +7,10 @@ namespace trident {
 namespace baseline {
 namespace {
 constexpr std::int64_t kWidth = 4, kTileColumns = 2;
-#include "device/cpu/wide_vectors.inl"
-
-// The code that the vectors are for.
 #include "device/cpu/few_rows.inl"
 }  // namespace
 }  // namespace baseline
 
-FewRows few_rows_baseline();
 FewRows few_rows_baseline() { return baseline::make_few_rows(); }
 
 }  // namespace trident

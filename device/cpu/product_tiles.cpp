@@ -2,12 +2,6 @@
 
 namespace trident {
 
-// One source file each (product_tiles_<level>.cpp), compiled for that instruction set.
-ProductTiles product_tiles_baseline();
-ProductTiles product_tiles_avx2();
-ProductTiles product_tiles_avx512();
-ProductTiles product_tiles_avx512_bf16();
-
 ProductTiles product_tiles(IsaLevel level, bool pairs) {
   switch (level) {
     case IsaLevel::kBaseline: return product_tiles_baseline();

@@ -54,4 +54,10 @@ struct ProductTiles {
 // The tiles for `level`, which the processor must support. `pairs`: words are pairs of bf16, by AVX512-BF16.
 ProductTiles product_tiles(IsaLevel level, bool pairs);
 
+// One source file each (product_tiles_<level>.cpp), compiled for that instruction set.
+ProductTiles product_tiles_baseline();
+ProductTiles product_tiles_avx2();
+ProductTiles product_tiles_avx512();
+ProductTiles product_tiles_avx512_bf16();
+
 }  // namespace trident

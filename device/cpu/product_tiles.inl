@@ -1,5 +1,5 @@
 // Bodies of product_tiles.h. Included by one source file per instruction set inside a namespace named after it and an unnamed one,
-// after wide_vectors.inl, attention_floats.inl or attention_pairs.inl, kTileRows and kTileVectors.
+// after attention_floats.inl or attention_pairs.inl, kTileRows and kTileVectors.
 
 constexpr I kTileColumns = kTileVectors * kWidth;
 

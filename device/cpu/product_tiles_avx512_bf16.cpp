@@ -9,16 +9,11 @@ namespace trident {
 namespace avx512_bf16 {
 namespace {
 constexpr std::int64_t kWidth = 16, kTileRows = 14, kTileVectors = 2;
-// Each needs the ones before it.
-// clang-format off
-#include "device/cpu/wide_vectors.inl"
 #include "device/cpu/attention_pairs.inl"
 #include "device/cpu/product_tiles.inl"
-// clang-format on
 }  // namespace
 }  // namespace avx512_bf16
 
-ProductTiles product_tiles_avx512_bf16();
 ProductTiles product_tiles_avx512_bf16() { return avx512_bf16::kProductTiles; }
 
 }  // namespace trident

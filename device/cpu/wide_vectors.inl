@@ -6,6 +6,7 @@ typedef float Floats __attribute__((vector_size(4 * kWidth)));
 typedef std::int32_t Ints __attribute__((vector_size(4 * kWidth)));
 typedef std::uint32_t Words __attribute__((vector_size(4 * kWidth)));
 typedef std::uint16_t Halves __attribute__((vector_size(2 * kWidth)));
+typedef std::int16_t Pairs __attribute__((vector_size(4 * kWidth)));
 
 struct Bf16 {
   std::uint16_t bits;
