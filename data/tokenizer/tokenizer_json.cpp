@@ -18,7 +18,6 @@
 namespace trident {
 namespace {
 
-constexpr std::string_view kEndOfText = "<|endoftext|>";
 constexpr std::size_t kMaxMergeValues = 8, kShownMerge = 80;
 constexpr std::size_t kMaxSteps = 64;        // normalizers, or splitters
 
