@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cmath>
 #include <cstdint>
+#include <cstdlib>
 #include <span>
 
 #include "core/file_io.h"
@@ -76,7 +77,9 @@ class Writer {
       case JsonValue::Kind::kNull: out_ += "null"; return;
       case JsonValue::Kind::kBool: out_ += value.as_bool() ? "true" : "false"; return;
       case JsonValue::Kind::kInteger: out_ += fmt::format("{}", value.as_integer()); return;
-      case JsonValue::Kind::kNumber: out_ += number_text(value.as_number()); return;
+      case JsonValue::Kind::kNumber:
+        out_ += value.large_integer() != nullptr ? value.large_integer()->digits : number_text(value.as_number());
+        return;
       case JsonValue::Kind::kString: write_string(value.as_string()); return;
       case JsonValue::Kind::kArray: write_array(value.items(), level); return;
       case JsonValue::Kind::kObject: write_object(value.members(), level); return;
@@ -137,6 +140,7 @@ std::int64_t JsonValue::as_integer() const {
 
 double JsonValue::as_number() const {
   TRIDENT_CHECK(is_number(), "JSON value is {}", describe(kind()));
+  if (const LargeInteger* const large = large_integer()) return std::strtod(large->digits.c_str(), nullptr);
   return is_integer() ? static_cast<double>(std::get<std::int64_t>(value_)) : std::get<double>(value_);
 }
 

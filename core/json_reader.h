@@ -25,6 +25,10 @@ class JsonValue {
   enum class Kind : std::uint8_t { kNull, kBool, kInteger, kNumber, kString, kArray, kObject };
   using Array = std::vector<JsonValue>;
   using Object = std::vector<JsonMember>;
+  struct LargeInteger {
+    std::string digits;  // and a sign
+    bool operator==(const LargeInteger&) const = default;
+  };
 
   JsonValue();  // null
   JsonValue(std::nullptr_t);
@@ -32,6 +36,7 @@ class JsonValue {
   JsonValue(std::int64_t value);
   JsonValue(int value);
   JsonValue(double value);
+  JsonValue(LargeInteger value);
   JsonValue(std::string value);
   JsonValue(std::string_view value);
   JsonValue(const char* value);
@@ -39,7 +44,7 @@ class JsonValue {
   JsonValue(Object members);
 
   // kInteger: written without fraction and exponent, and within int64; every other number is kNumber.
-  Kind kind() const { return static_cast<Kind>(value_.index()); }
+  Kind kind() const { return large_integer() != nullptr ? Kind::kNumber : static_cast<Kind>(value_.index()); }
   bool is_null() const { return kind() == Kind::kNull; }
   bool is_bool() const { return kind() == Kind::kBool; }
   bool is_integer() const { return kind() == Kind::kInteger; }
@@ -50,6 +55,7 @@ class JsonValue {
 
   // The content. Asking for another kind than kind() is a bug in the caller (InternalError); as_number also takes an integer.
   bool as_bool() const;
+  const LargeInteger* large_integer() const { return std::get_if<LargeInteger>(&value_); }  // a kNumber that was an integer
   std::int64_t as_integer() const;
   double as_number() const;
   const std::string& as_string() const;
@@ -72,7 +78,7 @@ class JsonValue {
   bool operator==(const JsonValue& other) const;
 
  private:
-  std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object> value_;
+  std::variant<std::monostate, bool, std::int64_t, double, std::string, Array, Object, LargeInteger> value_;
   int line_ = 0;
   int column_ = 0;
 };
@@ -90,6 +96,7 @@ inline JsonValue::JsonValue(bool value) : value_(value) {}
 inline JsonValue::JsonValue(std::int64_t value) : value_(value) {}
 inline JsonValue::JsonValue(int value) : value_(std::int64_t{value}) {}
 inline JsonValue::JsonValue(double value) : value_(value) {}
+inline JsonValue::JsonValue(LargeInteger value) : value_(std::move(value)) {}
 inline JsonValue::JsonValue(std::string value) : value_(std::move(value)) {}
 inline JsonValue::JsonValue(std::string_view value) : value_(std::string(value)) {}
 inline JsonValue::JsonValue(const char* value) : value_(std::string(value)) {}

@@ -287,14 +287,13 @@ JsonValue JsonScanner::number() {
   const Place begin = here_;
   const std::string_view text = number_text();
   std::int64_t integer = 0;
-  if (text.find_first_of(".eE") == std::string_view::npos &&
-      std::from_chars(text.data(), text.data() + text.size(), integer).ec == std::errc{})
-    return integer;
-  // An integer beyond int64 is kept as a float, so that a reader of integers refuses it instead of wrapping it.
+  const bool is_integer = text.find_first_of(".eE") == std::string_view::npos;
+  if (is_integer && std::from_chars(text.data(), text.data() + text.size(), integer).ec == std::errc{}) return integer;
   double value = 0;
   if (std::from_chars(text.data(), text.data() + text.size(), value).ec != std::errc{})
     value = std::strtod(std::string(text).c_str(), nullptr);  // tells what is too large from what is next to 0
-  if (std::isfinite(value)) return value;
+  // A reader of integers refuses one beyond int64 instead of wrapping it.
+  if (std::isfinite(value)) return is_integer ? JsonValue(JsonValue::LargeInteger{std::string(text)}) : JsonValue(value);
   here_ = begin;
   refuse_syntax(fmt::format("number overflow: {} is too large", in_quotes(text, kShownToken)));
 }

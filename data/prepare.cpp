@@ -83,19 +83,21 @@ void take_ids(const std::vector<std::int32_t>& ids, const RawDocument& line, con
 void encode_one(RawDocument& document, Batch& batch, Encoder& encoder, const InputFile& input, const Tokenizer& tokenizer,
                 std::int32_t eod, const PrepareOptions& options) {
   std::string text;
+  bool is_text = true;  // else ids
   const std::size_t before = batch.ids.size();
   if (input.kind == InputKind::kJsonLines) {
     JsonLineText line = text_of_json_line(document, input.path, options.json_key);
     text = std::move(line.text);
     if (line.ids) {
+      is_text = false;
       take_ids(*line.ids, document, input, tokenizer, batch);
       batch.text_bytes += std::ssize(document.bytes);
     }
     batch.lone_surrogates += line.lone_surrogates;
   } else text = std::move(document.bytes);
   document.bytes = std::string();
-  if (!text.empty()) encoder.encode(text, &batch.ids, options.rule);
-  if (const auto& control = encoder.first_control(); !text.empty() && control && batch.control_line == 0) {
+  if (is_text) encoder.encode(text, &batch.ids, options.rule);
+  if (const auto& control = encoder.first_control(); is_text && control && batch.control_line == 0) {
     const auto above = input.kind == InputKind::kText ? std::ranges::count(std::string_view(text).substr(0, control->at), '\n') : 0;
     batch.control_line = document.line + above, batch.control_id = control->id;
   }

@@ -16,9 +16,9 @@ namespace trident {
 enum class AppendEod : std::uint8_t { kNo, kYes };
 
 struct PrepareOptions {
-  AppendEod append_eod = AppendEod::kNo;  // after each document that is not empty
+  AppendEod append_eod = AppendEod::kNo;  // after each document that has tokens
   std::optional<std::int32_t> eod = std::nullopt;  // not set: the tokenizer's
-  TextRule rule = {};                              // of each document that is not empty
+  TextRule rule = {};                              // of each text
   std::string json_key = "text";          // for .jsonl and .json inputs
   // Text inputs: a line equal to this (without its line end) separates documents and belongs to none; "" cuts at blank lines.
   // Stretches without any text between two separators are no documents. Not set: a file is one document.

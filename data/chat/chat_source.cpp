@@ -48,6 +48,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kBuiltIn{
 )"},
 }};
 
+constexpr std::size_t kMaxNamed = 1 << 14;  // values in special_tokens_map.json
 constexpr JsonRules kRules{.comments = JsonComments::kRefused, .max_bytes = std::size_t{64} << 20, .blame = ExitCode::kData,
                            .max_values = std::size_t{1} << 22};
 
@@ -58,13 +59,26 @@ std::string text_of_file(const std::string& path) {
   return read_file(path);
 }
 
+JsonValue object_in(const std::string& path, const JsonRules& rules) {
+  JsonValue value;
+  if (std::filesystem::exists(path)) value = read_json_file(path, rules);
+  return value.is_object() ? value : JsonValue(JsonValue::Object());
+}
+
 // apply_chat_template hands these to templates.
 void read_special_tokens(const JsonValue& config, ChatVariables* out) {
-  for (const std::string_view name : {"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}) {
-    const JsonValue* token = config.find(name);
-    if (token != nullptr && token->is_object()) token = token->find("content");
-    if (token != nullptr && token->is_string()) out->special_tokens.emplace_back(name, token->as_string());
+  for (const JsonMember& member : config.members()) {
+    const JsonValue* token = &member.value;
+    if (member.key == "extra_special_tokens" && token->is_object()) read_special_tokens(*token, out);
+    if (!member.key.ends_with("_token")) continue;
+    if (token->is_object()) token = token->find("content");
+    if (token != nullptr && token->is_string()) out->special_tokens.emplace_back(member.key, token->as_string());
   }
+}
+
+std::optional<ChatTemplate> parsed_if_there(const std::string& path) {
+  if (!std::filesystem::exists(path)) return std::nullopt;
+  return ChatTemplate::parse(text_of_file(path), path);
 }
 
 // "chat_template" of a tokenizer_config.json.
@@ -92,16 +106,26 @@ std::optional<ChatSource> source_in(const JsonValue& config, const std::string& 
 
 }  // namespace
 
+JsonValue tokenizer_config_of(const std::string& folder) {
+  JsonValue config = object_in(folder + "/tokenizer_config.json", kRules);
+  if (config.find("added_tokens_decoder") != nullptr) return config;
+  JsonRules few = kRules;
+  few.max_values = kMaxNamed;
+  const JsonValue named = object_in(folder + "/special_tokens_map.json", few);
+  for (const JsonMember& member : named.members()) config.set(member.key, member.value);
+  return config;
+}
+
 std::optional<ChatSource> find_chat_source(const std::string& folder, const std::string& name) {
   const std::string config_path = folder + "/tokenizer_config.json", template_path = folder + "/chat_template.jinja";
-  JsonValue config;
-  if (!folder.empty() && std::filesystem::exists(config_path)) config = read_json_file(config_path, kRules);
+  const JsonValue config = folder.empty() ? JsonValue(JsonValue::Object()) : tokenizer_config_of(folder);
   std::optional<ChatSource> source;
   for (const auto& [built_in, text] : kBuiltIn)
     if (name == built_in) source = ChatSource{ChatTemplate::parse(text, fmt::format("the built-in template {}", name)), {}, {}};
   if (!source && !name.empty()) source = ChatSource{ChatTemplate::parse(text_of_file(name), name), {}, {}};
   if (!source && !folder.empty() && std::filesystem::exists(template_path))
-    source = ChatSource{ChatTemplate::parse(text_of_file(template_path), template_path), {}, {}};
+    source = ChatSource{ChatTemplate::parse(text_of_file(template_path), template_path),
+                        parsed_if_there(folder + "/additional_chat_templates/tool_use.jinja"), {}};
   if (!source) source = source_in(config, config_path);
   if (source) read_special_tokens(config, &source->variables);
   return source;

@@ -13,8 +13,8 @@ namespace trident {
 
 struct ChatSource {
   ChatTemplate chat;
-  std::optional<ChatTemplate> with_tools;  // "tool_use" of a list of templates, which Hugging Face takes where there are tools
-  ChatVariables variables;                 // special_tokens of tokenizer_config.json; `now` and `others` are the caller's
+  std::optional<ChatTemplate> with_tools;  // "tool_use" of several templates, which Hugging Face takes where there are tools
+  ChatVariables variables;                 // tokens that the folder's files name; `now` and `others` are the caller's
 
   const ChatTemplate& for_tools(const JsonValue& tools) const { return with_tools && !tools.is_null() ? *with_tools : chat; }
 };
@@ -24,6 +24,10 @@ struct ChatSource {
 // Throws DataError: nothing there, or not readable. find_chat_source(): nothing where the folder, or "", has none.
 ChatSource load_chat_source(const std::string& folder, const std::string& name);
 std::optional<ChatSource> find_chat_source(const std::string& folder, const std::string& name);
+
+// tokenizer_config.json of a folder, an object, empty where there is none. As in transformers, special_tokens_map.json counts
+// before it where it has no added_tokens_decoder. DataError.
+JsonValue tokenizer_config_of(const std::string& folder);
 
 // The same of the tokenizer that has this name. ConfigError naming `key`: a tokenizer that is no folder, without a `name`.
 ChatSource chat_source_of(const std::string& tokenizer, const std::string& name, std::string_view key);

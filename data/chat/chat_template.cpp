@@ -34,7 +34,10 @@ void add_reasoning(Dict* message) {
 Value messages_value(const JsonValue& messages) {
   List out;
   for (const JsonValue& message : messages.items()) {
-    Dict entries = jinja::from_json(message, jinja::kFromMessage).dict();
+    Dict entries;  // apply_chat_template leaves out what is None
+    for (const JsonMember& member : message.members())
+      if (!member.value.is_null())
+        entries.set(Text(member.key, jinja::kFromMessage), jinja::from_json(member.value, jinja::kFromMessage));
     if (const Value* const role = entries.named("role"); role != nullptr && role->is_text()) {
       if (const std::string name = role->text().bytes; std::ranges::find(kRoles, name) != kRoles.end())
         entries.set(Text("role"), Text(name));

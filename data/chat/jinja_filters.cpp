@@ -84,6 +84,7 @@ std::optional<std::string> number_in(const Text& text, bool with_fraction) {
 std::optional<double> real_in(const Value& value) {
   if (value.is_number()) return value.number();
   if (value.is_undefined()) throw Refusal(*value.undefined().hint);
+  if (value.is(Kind::kLarge)) throw Refusal("a float of an integer of more than 64 bits");
   if (!value.is_text()) return std::nullopt;
   for (const std::string_view word : {"inf", "nan"})
     if (find_text(lower(value.text()).bytes, word) != std::string_view::npos) throw Refusal("a number that is not finite");
@@ -98,6 +99,7 @@ std::optional<double> real_in(const Value& value) {
 Value to_int(Interpreter&, const Value& value, const Given& given) {
   if (whole_of(given[1], 10, "int") != 10) throw Refusal("int with a base");
   if (value.is_whole()) return value.whole();
+  if (value.is(Kind::kLarge)) return value;
   if (value.is_text()) {
     if (const std::optional<std::string> digits = number_in(value.text(), false)) {
       std::int64_t number = 0;
@@ -421,7 +423,7 @@ constexpr NamedTest kTests[] = {
     {"greaterthan", greater_than},
     {"gt", greater_than},
     {"in", [](Interpreter& in, const Value& v, const Arguments& a) { return in.contains(only(a), v); }},
-    {"integer", plain<[](const Value& v) { return v.is(Kind::kInteger); }>},
+    {"integer", plain<[](const Value& v) { return v.is(Kind::kInteger) || v.is(Kind::kLarge); }>},
     {"iterable", plain<is_iterable>},
     {"le", at_most},
     {"lessthan", less_than},
@@ -429,7 +431,7 @@ constexpr NamedTest kTests[] = {
     {"mapping", plain<[](const Value& v) { return v.is_dict(); }>},
     {"ne", unequal_to},
     {"none", plain<[](const Value& v) { return v.is_none(); }>},
-    {"number", plain<[](const Value& v) { return v.is_number(); }>},
+    {"number", plain<[](const Value& v) { return v.is_number() || v.is(Kind::kLarge); }>},
     {"odd",
      [](Interpreter& in, const Value& v, const Arguments& a) { return a.bind("odd", {}), has_rest(in, v, std::int64_t{2}, 1); }},
     {"sameas", is_same},

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <initializer_list>
-#include <unordered_map>
+#include <map>
 
 #include "core/printable.h"
 #include "core/utf8.h"
@@ -457,7 +457,7 @@ class Parser : private TokenReader {
   }
 
   Program* program_;
-  std::unordered_map<std::string, int> symbols_;
+  std::map<std::string, int> symbols_;
   int loops_ = 0, macros_ = 0;
 };
 

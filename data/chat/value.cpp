@@ -138,6 +138,7 @@ class Writer {
       case Kind::kBool: return out.append(value.boolean() ? "True" : "False");
       case Kind::kInteger: return out.append(fmt::format("{}", value.whole()));
       case Kind::kFloat: return out.append(number_text(value.number()));
+      case Kind::kLarge: return out.append(value.digits());
       case Kind::kText: return quoted(value.text());
       case Kind::kDict:
         return members(value.dict().entries, "{", "}", [&](const auto& entry) {
@@ -178,6 +179,7 @@ class Writer {
       case Kind::kBool: return out.append(value.boolean() ? "true" : "false");
       case Kind::kInteger: return out.append(fmt::format("{}", value.whole()));
       case Kind::kFloat: return out.append(json_number(value.number()));
+      case Kind::kLarge: return out.append(value.digits());
       case Kind::kText: return json_string(value.text(), style.ascii);
       case Kind::kList:
         if (value.list().type != List::Type::kList && value.list().type != List::Type::kTuple) break;
@@ -266,6 +268,7 @@ class Writer {
 
 }  // namespace
 
+Value::Value(JsonValue::LargeInteger value) : data_(std::make_shared<const JsonValue::LargeInteger>(std::move(value))) {}
 Value::Value(List value) {
   for (const Value& item : value.items) value.nesting = std::max(value.nesting, nesting_of(item) + 1);
   data_ = std::make_shared<const List>(std::move(value));
@@ -316,8 +319,11 @@ bool is_true(const Value& value) {
 bool is_equal(const Value& a, const Value& b, Budget* budget) {
   budget->take();
   if (a.is_number() && b.is_number()) return exact(a) == exact(b);
+  if ((a.is(Kind::kLarge) && b.is(Kind::kFloat)) || (a.is(Kind::kFloat) && b.is(Kind::kLarge)))
+    throw Refusal("a comparison of a float and an integer of more than 64 bits");
   if (a.kind() != b.kind()) return false;
   switch (a.kind()) {
+    case Kind::kLarge: return a.digits() == b.digits();
     case Kind::kNone:
     case Kind::kUndefined: return true;
     case Kind::kText: budget->take_bytes(a.text().size()); return a.text().bytes == b.text().bytes;
@@ -369,6 +375,7 @@ std::string_view type_name(const Value& value) {
     case Kind::kBool: return "bool";
     case Kind::kInteger: return "int";
     case Kind::kFloat: return "float";
+    case Kind::kLarge: return "int of more than 64 bits";
     case Kind::kText: return "str";
     case Kind::kDict: return "dict";
     case Kind::kNamespace: return "namespace";
@@ -435,9 +442,7 @@ Value from_json(const JsonValue& value, char mark) {
     case JsonValue::Kind::kBool: return value.as_bool();
     case JsonValue::Kind::kInteger: return value.as_integer();
     case JsonValue::Kind::kNumber:
-      if (std::abs(value.as_number()) >= kTwo63 && std::trunc(value.as_number()) == value.as_number())
-        throw Refusal("a number of more than 64 bits in the messages; write it as a text");
-      return value.as_number();
+      return value.large_integer() != nullptr ? Value(*value.large_integer()) : Value(value.as_number());
     case JsonValue::Kind::kString: return Text(value.as_string(), mark);
     case JsonValue::Kind::kArray: {
       List list;

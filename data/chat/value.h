@@ -1,5 +1,5 @@
-// Expressions of a chat template have these values: Python's None, bool, int (64 bits), float, str, list, tuple and dict,
-// Jinja's Undefined, and what can only be called or asked for attributes.
+// Expressions of a chat template have these values: Python's None, bool, int (64 bits; beyond them digits alone), float, str, list,
+// tuple and dict, Jinja's Undefined, and what can only be called or asked for attributes.
 //
 // Texts carry a mark for each byte, which stays with it wherever it is copied. Values are immutable but for namespaces and loops.
 // Those, macros and frames belong to the interpreter and are pointed at, so that no value owns another in a circle.
@@ -7,11 +7,11 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
 #include <string_view>
-#include <unordered_map>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -90,7 +90,7 @@ struct Undefined {
 class Value {
  public:
   enum class Kind : std::uint8_t {
-    kNone, kUndefined, kBool, kInteger, kFloat, kText, kList, kDict, kNamespace, kMacro, kLoop, kFunction, kMethod
+    kNone, kUndefined, kBool, kInteger, kFloat, kLarge, kText, kList, kDict, kNamespace, kMacro, kLoop, kFunction, kMethod
   };
 
   Value() : data_(nullptr) {}  // None
@@ -99,6 +99,7 @@ class Value {
   Value(std::int64_t value) : data_(value) {}
   Value(std::size_t value) : data_(static_cast<std::int64_t>(value)) {}
   Value(double value) : data_(value) {}
+  Value(JsonValue::LargeInteger value);  // which is only written and compared
   Value(Text value) : data_(std::make_shared<const Text>(std::move(value))) {}
   Value(List value);  // refuses kMaxNesting
   Value(Dict value);
@@ -123,6 +124,7 @@ class Value {
   bool boolean() const { return std::get<bool>(data_); }
   std::int64_t whole() const { return is(Kind::kBool) ? std::int64_t{boolean()} : std::get<std::int64_t>(data_); }
   double number() const { return is(Kind::kFloat) ? std::get<double>(data_) : static_cast<double>(whole()); }
+  const std::string& digits() const { return std::get<std::shared_ptr<const JsonValue::LargeInteger>>(data_)->digits; }
   const Text& text() const { return *std::get<std::shared_ptr<const Text>>(data_); }
   const List& list() const { return *std::get<std::shared_ptr<const List>>(data_); }
   const Dict& dict() const { return *std::get<std::shared_ptr<const Dict>>(data_); }
@@ -133,8 +135,9 @@ class Value {
   const Method& method() const { return *std::get<std::shared_ptr<const Method>>(data_); }
 
  private:
-  std::variant<std::nullptr_t, Undefined, bool, std::int64_t, double, std::shared_ptr<const Text>, std::shared_ptr<const List>,
-               std::shared_ptr<const Dict>, Namespace*, const Macro*, Loop*, Function, std::shared_ptr<const Method>>
+  std::variant<std::nullptr_t, Undefined, bool, std::int64_t, double, std::shared_ptr<const JsonValue::LargeInteger>,
+               std::shared_ptr<const Text>, std::shared_ptr<const List>, std::shared_ptr<const Dict>, Namespace*, const Macro*,
+               Loop*, Function, std::shared_ptr<const Method>>
       data_;
 };
 
@@ -156,7 +159,7 @@ struct Dict {
   void set(Value key, Value value);           // refuses a key that has no hash in Python, or that this part of Jinja does not know
 
  private:
-  std::unordered_map<std::string, std::size_t> places_;  // by what Python would hash
+  std::map<std::string, std::size_t> places_;  // by what Python would hash
 };
 
 struct Namespace {
@@ -187,7 +190,7 @@ Text json_text(const Value& value, const JsonStyle& style, Budget* budget);
 // + - * / // % **, as Python has them, within 64 bits.
 Value arithmetic(std::string_view operation, const Value& a, const Value& b, Budget* budget);
 
-// Texts of `value` get `mark`. Refuses numbers of more than 64 bits, which Python would write in full.
+// Texts of `value` get `mark`.
 Value from_json(const JsonValue& value, char mark);
 
 }  // namespace trident::jinja

@@ -21,7 +21,6 @@ bool stands_alone(std::string_view text, std::size_t begin, std::size_t end) {
 }  // namespace
 
 AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tokens)) {
-  std::erase_if(tokens_, [](const AddedToken& token) { return token.content.empty(); });
   std::vector<std::pair<std::int32_t, unsigned char>> parents(1);
   for (std::size_t t = 0; t < tokens_.size(); ++t) {
     const std::string& content = tokens_[t].content;

@@ -15,7 +15,8 @@ namespace trident {
 
 struct AddedToken {
   std::string content;       // UTF-8, not empty
-  std::int32_t id = -1;      // -1: the vocabulary's
+  static constexpr std::int32_t kVocabulary = -1, kNext = -2;
+  std::int32_t id = kVocabulary;  // kNext: the vocabulary's, or behind all others
   bool single_word = false;  // not beside a letter, a number or another character of words
   bool lstrip = false;       // takes the white space before it along
   bool rstrip = false;       // and that behind it
@@ -30,7 +31,7 @@ inline std::vector<AddedToken> plain_added_tokens() { return {{.content = "<|end
 // Cuts tokens out of texts in time linear in the text, whatever the tokens are.
 class AddedTokens {
  public:
-  // An empty content is nowhere. Of two with one content the first counts.
+  // No content is empty. Of two with one content the first counts.
   explicit AddedTokens(std::vector<AddedToken> tokens);
   bool is_empty() const { return tokens_.empty(); }
 

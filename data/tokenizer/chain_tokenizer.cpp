@@ -65,8 +65,10 @@ std::string decoded(std::string text, const std::vector<DecodeStep>& steps) {
 // no gap of the vocabulary's counts.
 void settle_added(ChainParts& parts) {
   auto next = static_cast<std::int32_t>(parts.tokens.size());
-  std::erase_if(parts.added, [&](const AddedToken& token) { return token.id < 0 && parts.tokens.find(token.content) < 0; });
-  std::unordered_set<std::string_view> seen;
+  std::erase_if(parts.added, [&](const AddedToken& token) {
+    return token.id == AddedToken::kVocabulary && parts.tokens.find(token.content) < 0;
+  });
+  TokenTexts seen;
   std::unordered_set<std::int32_t> ids;
   std::size_t bytes = 0;
   for (AddedToken& token : parts.added) {
@@ -74,11 +76,12 @@ void settle_added(ChainParts& parts) {
       throw DataError(fmt::format("{}: added tokens of more than {} bytes; leave some out", parts.source, kMaxAddedBytes));
     const std::int32_t found = parts.is_ranks ? token.id : parts.tokens.find(token.content);
     const std::int32_t expected = found < 0 ? next : found;
-    if (!seen.insert(token.content).second)
+    if (seen.find(token.content) >= 0)
       throw DataError(fmt::format("{}: added token {} occurs twice; keep one of them", parts.source, in_quotes(token.content)));
     if (token.id >= 0 && token.id != expected)
       throw DataError(fmt::format("{}: added token {} has id {}, expected {}; use the files of one tokenizer", parts.source,
                                   in_quotes(token.content), token.id, expected));
+    seen.add(token.content, seen.size());
     if (!ids.insert(expected).second)
       throw DataError(fmt::format("{}: id {} occurs twice; use the files of one tokenizer", parts.source, expected));
     token.id = expected;
@@ -276,6 +279,9 @@ AddedTokens ChainTokenizer::added_where(bool normalized) const {
     if (token.normalized != normalized) continue;
     tokens.push_back(token);
     tokens.back().content = content_of(token);
+    if (tokens.back().content.empty())  // the library finds nothing between any two characters, and parts them
+      throw DataError(fmt::format("{}: the normalizers make nothing of the added token {}; give it \"normalized\": false",
+                                  parts_.source, in_quotes(token.content)));
   }
   return AddedTokens(std::move(tokens));
 }

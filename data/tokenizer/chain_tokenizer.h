@@ -32,7 +32,7 @@ struct ChainParts {
   std::string kind = "tokenizer.json";  // for the description
   TextChain text = {};
   std::vector<std::string> steps = {};  // what `text` does, a line for each step; equal for chains that do the same
-  std::vector<AddedToken> added = {};   // one of id -1 is left out where `tokens` has none of its text
+  std::vector<AddedToken> added = {};   // one of kVocabulary is left out where `tokens` has none of its text
   TokenTexts tokens = TokenTexts();     // spelled as `rules` say; bytes where there are ranks
   bool is_ranks = false;                // a token is merged of any two, the lowest id first; `merges` and `rules` are not looked at
   std::vector<BpeMerge> merges = {};

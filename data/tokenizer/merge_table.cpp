@@ -23,7 +23,7 @@ MergeTable::MergeTable(std::size_t num_rules)
       likely_shift_(64 - std::countr_zero(is_likely_.size()) - 6) {}
 
 std::size_t MergeTable::slot_of(std::uint64_t pair) const {
-  std::size_t slot = static_cast<std::size_t>(hash_of(pair) >> shift_);  // Fibonacci hashing: the top bits
+  std::size_t slot = static_cast<std::size_t>(hash_of(pair) >> shift_);  // the top bits of a product depend on all of the pair
   while (slots_[slot].pair != kEmpty && slots_[slot].pair != pair) slot = (slot + 1) & (slots_.size() - 1);
   return slot;
 }

@@ -6,6 +6,8 @@
 #include <limits>
 #include <vector>
 
+#include "data/tokenizer/token_texts.h"
+
 namespace trident {
 
 struct MergeRule {
@@ -31,11 +33,12 @@ class MergeTable {
   };
   static constexpr std::uint64_t kEmpty = std::numeric_limits<std::uint64_t>::max();
   static constexpr std::int32_t kLow = 256;
-  static std::uint64_t hash_of(std::uint64_t pair) { return pair * 0x9E3779B97F4A7C15u; }
+  std::uint64_t hash_of(std::uint64_t pair) const { return pair * factor_; }
   static std::size_t low_place(std::int32_t left, std::int32_t right) { return static_cast<std::size_t>(left * kLow + right); }
   std::size_t slot_of(std::uint64_t pair) const;
   MergeRule find_hashed(std::int32_t left, std::int32_t right) const;
 
+  std::uint64_t factor_ = table_seed();
   std::vector<Slot> slots_;
   int shift_;
   std::vector<std::uint64_t> is_likely_;  // a bit for each hash of a rule: most pairs have none, and are told by a small table

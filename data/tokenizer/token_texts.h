@@ -1,13 +1,24 @@
 // Texts of tokens by id, and ids by text.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
-#include <functional>
+#include <cstring>
+#include <random>
 #include <string>
 #include <string_view>
 #include <vector>
 
 namespace trident {
+
+// Differs from start to start, so that nobody can write a file whose entries all share one place of a table.
+inline std::uint64_t table_seed() {
+  static const std::uint64_t seed = [] {
+    std::random_device random;
+    return std::uint64_t{random()} << 32 | random() | 1;
+  }();
+  return seed;
+}
 
 // One behind the other, less than 4 GiB: there may be a million, and a string for each takes several times the memory.
 class TextsById {
@@ -58,8 +69,20 @@ class TokenTexts {
     std::int32_t& slot = slots_[slot_of(text)];
     if (slot < 0) slot = static_cast<std::int32_t>(id);
   }
+  // Both halves of a product, folded (Wang Yi 2019): with factors that are not known no two words undo each other.
+  std::size_t hash_of(std::string_view text) const {
+    __extension__ using Wide = unsigned __int128;
+    std::uint64_t hash = text.size() + seed_;
+    for (std::size_t at = 0; at < text.size(); at += 8) {
+      std::uint64_t word = 0;
+      std::memcpy(&word, text.data() + at, std::min<std::size_t>(8, text.size() - at));
+      const Wide product = Wide{hash ^ word} * seed_;
+      hash = static_cast<std::uint64_t>(product) ^ static_cast<std::uint64_t>(product >> 64);
+    }
+    return static_cast<std::size_t>(hash);
+  }
   std::size_t slot_of(std::string_view text) const {
-    std::size_t slot = std::hash<std::string_view>()(text) & (slots_.size() - 1);
+    std::size_t slot = hash_of(text) & (slots_.size() - 1);
     while (slots_[slot] >= 0 && of_id_[static_cast<std::size_t>(slots_[slot])] != text) slot = (slot + 1) & (slots_.size() - 1);
     return slot;
   }
@@ -67,6 +90,7 @@ class TokenTexts {
   TextsById of_id_;
   std::vector<std::int32_t> slots_ = std::vector<std::int32_t>(1024, -1);
   std::size_t size_ = 0;
+  std::uint64_t seed_ = table_seed();
 };
 
 }  // namespace trident

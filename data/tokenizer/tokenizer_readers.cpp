@@ -1,7 +1,10 @@
 // Which file is read how: a row for each kind of file, those that are not built included.
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
+#include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -11,6 +14,7 @@
 #include "core/foreign_folder.h"
 #include "core/json_reader.h"
 #include "core/nearest_name.h"
+#include "data/chat/chat_source.h"
 #include "data/tokenizer/built_in_files.h"
 #include "data/tokenizer/byte_spelling.h"
 #include "data/tokenizer/json_part.h"
@@ -23,6 +27,7 @@ namespace trident {
 namespace {
 
 constexpr std::size_t kComparedPieces = 1000;
+constexpr std::string_view kEndOfText = "<|endoftext|>";
 
 struct FoundFile {
   std::string folder, path, content;
@@ -35,25 +40,98 @@ JsonValue read_object(const std::string& path) {
   return value.is_object() ? value : JsonValue(JsonValue::Object());
 }
 
-// The first file of the two in which transformers names special tokens.
-void read_special_names(const std::string& folder, ChainParts& parts) {
-  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
-    const std::string path = folder + "/" + name;
-    if (!file_exists(path)) continue;
-    const JsonValue config = read_object(path);
-    const auto text_of = [&](std::string_view key) -> std::string {
-      const JsonValue* value = config.find(key);
-      if (value != nullptr && value->is_object()) value = value->find("content");
-      return value != nullptr && value->is_string() ? value->as_string() : "";
-    };
-    if (parts.bos.empty()) parts.bos = text_of("bos_token");
-    if (parts.pad.empty()) parts.pad = text_of("pad_token");
-    if (const std::string eos = text_of("eos_token"); parts.eos.empty() && !eos.empty()) parts.eos = {eos};
-    const JsonValue* const own = config.find("chat_template");
-    const std::string jinja = folder + "/chat_template.jinja";
-    const std::string chat = file_exists(jinja) ? read_file(jinja) : own != nullptr ? to_json_text(*own) : "";
-    if (!parts.eos.empty() && chat.find(parts.eos.front()) != chat.npos) parts.special.eos_in_template = parts.eos.front();
+// The tokens that a tokenizer_config.json has by id, or nothing where it has no such table.
+std::optional<std::vector<AddedToken>> tokens_by_id(const JsonValue& config, const std::string& path) {
+  const JsonValue* const table = config.find("added_tokens_decoder");
+  if (table == nullptr || !table->is_object()) return std::nullopt;
+  std::vector<AddedToken> tokens;
+  for (const JsonMember& member : table->members()) {
+    const JsonValue id = parse_json(member.key, path, {.blame = ExitCode::kData});
+    tokens.push_back(read_added_token(member.value, &id, path + ": added_tokens_decoder"));
   }
+  return tokens;
+}
+
+// The tokens that a configuration names, with their flags where it has them, in the order in which transformers numbers them.
+std::vector<AddedToken> named_tokens(const JsonValue& config, const std::string& path) {
+  constexpr std::string_view kUsual[] = {"bos_token", "eos_token", "unk_token", "sep_token",
+                                         "pad_token", "cls_token", "mask_token"};
+  std::vector<AddedToken> named;
+  const auto add = [&](const JsonValue* value) {
+    if (value == nullptr || !(value->is_string() ? !value->as_string().empty() : value->is_object())) return;
+    const JsonValue no_id(std::int64_t{0});
+    named.push_back(value->is_string() ? AddedToken{.content = value->as_string()} : read_added_token(*value, &no_id, path));
+    named.back().id = AddedToken::kNext, named.back().special = true;
+  };
+  for (const std::string_view name : kUsual) add(config.find(name));
+  for (const JsonMember& member : config.members())
+    if (member.key.ends_with("_token") && std::ranges::find(kUsual, member.key) == std::end(kUsual)) add(&member.value);
+  for (const char* key : {"extra_special_tokens", "additional_special_tokens"}) {
+    const JsonValue* const value = config.find(key);
+    if (value == nullptr || (value->is_array() && value->items().empty())) continue;
+    if (value->is_array()) std::ranges::for_each(value->items(), [&](const JsonValue& item) { add(&item); });
+    if (value->is_object()) std::ranges::for_each(value->members(), [&](const JsonMember& member) { add(&member.value); });
+    break;
+  }
+  return named;
+}
+
+}  // namespace
+
+void add_named_tokens(const std::string& folder, const JsonValue& config, ChainParts& parts) {
+  const std::string path = folder + "/tokenizer_config.json", old_path = folder + "/added_tokens.json";
+  if (const JsonValue* const plain = config.find("split_special_tokens"); plain != nullptr && *plain == JsonValue(true))
+    throw DataError(fmt::format("{}: split_special_tokens is true; remove it, and give --plain-special", path));
+  std::map<std::string, std::size_t> places;
+  for (std::size_t i = 0; i < parts.added.size(); ++i) places.emplace(parts.added[i].content, i);
+  const auto add = [&](AddedToken token, bool keeps_flags) {
+    const auto [place, is_new] = places.try_emplace(token.content, parts.added.size());
+    if (is_new) return parts.added.push_back(std::move(token));
+    AddedToken& old = parts.added[place->second];
+    if (keeps_flags && old.id != AddedToken::kVocabulary) return void(old.special = old.special || token.special);
+    if (token.id < 0 && old.id >= 0) token.id = old.id;
+    old = std::move(token);
+  };
+  const std::vector<AddedToken> named = named_tokens(config, path);
+  if (std::optional<std::vector<AddedToken>> by_id = tokens_by_id(config, path)) {
+    std::ranges::stable_sort(*by_id, {}, &AddedToken::id);
+    for (AddedToken& token : *by_id) add(std::move(token), false);
+  } else if (file_exists(old_path)) {
+    std::vector<AddedToken> tokens;
+    std::set<std::string_view> names{kEndOfText};
+    for (const AddedToken& token : named) names.insert(token.content);
+    const JsonValue root = read_object(old_path);
+    for (const JsonMember& member : root.members()) {
+      JsonValue item;
+      item.set("content", member.key);
+      item.set("special", names.contains(member.key));
+      item.set("normalized", !names.contains(member.key));
+      tokens.push_back(read_added_token(item, &member.value, old_path));
+    }
+    std::ranges::stable_sort(tokens, {}, &AddedToken::id);
+    for (AddedToken& token : tokens) add(std::move(token), true);
+  }
+  for (const AddedToken& token : named) add(token, true);
+}
+
+namespace {
+
+// Reads the files beside a tokenizer's, as transformers does.
+void read_beside(const std::string& folder, ChainParts& parts) {
+  const JsonValue config = tokenizer_config_of(folder);
+  if (!parts.is_ranks) add_named_tokens(folder, config, parts);
+  const auto text_of = [&](std::string_view key) -> std::string {
+    const JsonValue* value = config.find(key);
+    if (value != nullptr && value->is_object()) value = value->find("content");
+    return value != nullptr && value->is_string() ? value->as_string() : "";
+  };
+  if (parts.bos.empty()) parts.bos = text_of("bos_token");
+  if (parts.pad.empty()) parts.pad = text_of("pad_token");
+  if (const std::string eos = text_of("eos_token"); parts.eos.empty() && !eos.empty()) parts.eos = {eos};
+  const JsonValue* const own = config.find("chat_template");
+  const std::string jinja = folder + "/chat_template.jinja";
+  const std::string chat = file_exists(jinja) ? read_file(jinja) : own != nullptr ? to_json_text(*own) : "";
+  if (!parts.eos.empty() && chat.find(parts.eos.front()) != chat.npos) parts.special.eos_in_template = parts.eos.front();
 }
 
 // The pieces of the built-in text that two tokenizers are compared by.
@@ -99,26 +177,33 @@ ChainParts parts_of_json(const FoundFile& file, const TokenizerSource&) {
   return parts;
 }
 
+// vocab.json and merges.txt are read as GPT-2's alone.
+void check_pair_config(const std::string& folder) {
+  const std::string path = folder + "/tokenizer_config.json";
+  const JsonValue config = tokenizer_config_of(folder);
+  const auto refuse = [&](std::string_view field, const JsonValue& found, std::string_view expected) {
+    throw DataError(fmt::format("{}: {} is {}, only {} is known beside vocab.json and merges.txt; use the folder's tokenizer.json",
+                                path, field, to_json_text(found), expected));
+  };
+  if (const JsonValue* kind = config.find("tokenizer_class"); kind != nullptr && !kind->is_null() &&
+      *kind != JsonValue("GPT2Tokenizer") && *kind != JsonValue("GPT2TokenizerFast"))
+    refuse("tokenizer_class", *kind, "\"GPT2Tokenizer\"");
+  for (const char* key : {"add_prefix_space", "add_bos_token", "add_eos_token"})
+    if (const JsonValue* value = config.find(key); value != nullptr && !value->is_null() && *value != JsonValue(false))
+      refuse(fmt::format("tokenizer_config.{}", key), *value, "false");
+  if (file_exists(folder + "/tokenizer.model"))
+    throw DataError(fmt::format("{}/tokenizer.model: a SentencePiece tokenizer stands beside vocab.json and merges.txt; remove "
+                                "the one that does not belong to the model", folder));
+}
+
 ChainParts parts_of_pair(const FoundFile& file, const TokenizerSource&) {
   const std::string vocab = file.folder + "/vocab.json", merges = file.folder + "/merges.txt";
   const std::string vocab_text = read_file(vocab), merges_text = read_file(merges);
   ChainParts parts = gpt2_parts();
   parts.source = vocab;
-  parts.added = added_tokens_beside(file.folder);
+  check_pair_config(file.folder);
   read_vocabulary({vocab_text, merges_text, vocab, merges}, parts);
   return parts;
-}
-
-// The tokens that a tokenizer_config.json has by id, or nothing where it has no such table.
-std::optional<std::vector<AddedToken>> tokens_by_id(const JsonValue& config, const std::string& path) {
-  const JsonValue* const table = config.find("added_tokens_decoder");
-  if (table == nullptr || !table->is_object()) return std::nullopt;
-  std::vector<AddedToken> tokens;
-  for (const JsonMember& member : table->members()) {
-    const JsonValue id = parse_json(member.key, path, {.blame = ExitCode::kData});
-    tokens.push_back(read_added_token(member.value, &id, path + ": added_tokens_decoder"));
-  }
-  return tokens;
 }
 
 // Qwen's folders have ranks and their control tokens apart.
@@ -211,7 +296,7 @@ std::unique_ptr<Tokenizer> made_by(const Reader& reader, const FoundFile& file, 
                                   source.pattern ? "pattern" : "special", file.path, reader.kind));
   ChainParts parts = reader.read(file, source);
   parts.name = source.name_or_path;
-  read_special_names(file.folder, parts);
+  read_beside(file.folder, parts);
   return make_chain_tokenizer(std::move(parts));
 }
 
@@ -254,55 +339,10 @@ void add_bytes(TokenTexts& tokens) {
     spell(static_cast<unsigned char>(b), &spelling);
     tokens.add(spelling, b);
   }
-  tokens.add("<|endoftext|>", 256);
+  tokens.add(kEndOfText, 256);
 }
 
 }  // namespace
-
-std::vector<AddedToken> added_tokens_beside(const std::string& folder) {
-  constexpr std::string_view kEnd = "<|endoftext|>";
-  std::vector<AddedToken> tokens = plain_added_tokens();
-  const auto add = [&](AddedToken token) {
-    if (token.content != kEnd) tokens.push_back(std::move(token));
-    else tokens.front() = std::move(token);
-  };
-  const auto refuse = [](const std::string& path, std::string_view field, const std::string& found, std::string_view expected) {
-    throw DataError(fmt::format("{}: {} is {}, only {} is known beside vocab.json and merges.txt; use the folder's tokenizer.json",
-                                path, field, found, expected));
-  };
-  bool has_flags = false;
-  if (const std::string path = folder + "/tokenizer_config.json"; file_exists(path)) {
-    const JsonValue root = read_object(path);
-    if (const JsonValue* kind = root.find("tokenizer_class"); kind != nullptr && !kind->is_null()) {
-      const std::string name = kind->is_string() ? kind->as_string() : to_json_text(*kind);
-      if (name != "GPT2Tokenizer" && name != "GPT2TokenizerFast")
-        refuse(path, "tokenizer_class", in_quotes(name), "\"GPT2Tokenizer\"");
-    }
-    for (const char* key : {"add_prefix_space", "add_bos_token", "add_eos_token"})
-      if (const JsonValue* value = root.find(key);
-          value != nullptr && !value->is_null() && !(value->is_bool() && !value->as_bool()))
-        refuse(path, fmt::format("tokenizer_config.{}", key), to_json_text(*value), "false");
-    if (auto by_id = tokens_by_id(root, path)) {
-      has_flags = true;
-      std::ranges::for_each(*by_id, add);
-    }
-  }
-  if (file_exists(folder + "/tokenizer.model"))
-    throw DataError(fmt::format("{}/tokenizer.model: a SentencePiece tokenizer stands beside vocab.json and merges.txt; remove "
-                                "the one that does not belong to the model", folder));
-  if (const std::string path = folder + "/added_tokens.json"; !has_flags && file_exists(path)) {
-    const JsonValue root = read_object(path);
-    for (const JsonMember& member : root.members()) {
-      JsonValue item;
-      item.set("content", member.key);
-      item.set("normalized", member.key != kEnd);
-      item.set("special", member.key == kEnd);
-      add(read_added_token(item, &member.value, path));
-    }
-  }
-  std::ranges::stable_sort(tokens, {}, &AddedToken::id);
-  return tokens;
-}
 
 std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerSource& source) {
   const std::string& name = source.name_or_path;

@@ -33,8 +33,10 @@ utils.datetime = FixedTime
 def render(template, case):
     """The text and the spans of bytes, or None."""
     try:
+        # As apply_chat_template does it.
+        messages = [{key: value for key, value in message.items() if value is not None} for message in case["messages"]]
         [text], [indices] = utils.render_jinja_template(
-            [case["messages"]], tools=case.get("tools"), chat_template=template, return_assistant_tokens_mask=True,
+            [messages], tools=case.get("tools"), chat_template=template, return_assistant_tokens_mask=True,
             add_generation_prompt=case.get("add_generation_prompt", False), **case.get("special", {}), **case.get("variables", {}))
     except Exception:
         return None

@@ -121,11 +121,11 @@ TEST_F(TokenizerCommand, PreparedDocumentsGetWhatTheTokenizerAdds) {
                 "documents begin with \"<s>\" (27)\n",
                 "1 piece in the text became control tokens, the first, \"<|end|>\" (28), at " + (folder_ / "a.jsonl") + ":3;",
                 "1 character without a token"});
-  EXPECT_EQ(tokens("a"), (Documents{{27, 26, 28}, {}, {27, 2, 28, 28}}));
+  EXPECT_EQ(tokens("a"), (Documents{{27, 26, 28}, {27, 28}, {27, 2, 28, 28}}));
   EXPECT_EQ(prepare("b", {"--append-eod", "--eod", "<|doc|>", "--no-special"}).find("begin with"), std::string::npos);
   EXPECT_EQ(tokens("b"), (Documents{{26, 29}, {}, {2, 28, 29}}));
   EXPECT_EQ(prepare("c", {"--plain-special"}).find("control"), std::string::npos);
-  EXPECT_EQ(tokens("c"), (Documents{{27, 26}, {}, {27, 2, 4, 13, 3}}));
+  EXPECT_EQ(tokens("c"), (Documents{{27, 26}, {27}, {27, 2, 4, 13, 3}}));
   prepare("d", {"--append-eod", "--workers", "3"});
   for (const char* end : {".bin", ".idx", ".trident.json"})
     EXPECT_EQ(read_file(folder_ / ("a" + std::string(end))), read_file(folder_ / ("d" + std::string(end))));

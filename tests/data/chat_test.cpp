@@ -162,6 +162,22 @@ std::string template_refusal(std::string_view source) {
   });
 }
 
+// transformers 5.23 prints integers in full, and leaves out a member of a message that is null.
+TEST(ChatTemplates, LargeIntegersArePrintedInFull) {
+  const auto text_of = [](const std::string& source, const std::string& messages) {
+    return ChatTemplate::parse(source, "t").render(json(messages), {}, GenerationPrompt::kNone, {}).text;
+  };
+  const std::string call =
+      R"([{"role": "a", "content": null, "n": 12345678901234567890123, "l": [18446744073709551615, 1e22, 1.5e300]}])";
+  EXPECT_EQ(text_of("{{ messages[0].n }} {{ messages[0].l|tojson }} {{ messages[0].l }}", call),
+            "12345678901234567890123 [18446744073709551615, 1e+22, 1.5e+300] [18446744073709551615, 1e+22, 1.5e+300]");
+  EXPECT_EQ(text_of("{{ messages[0].n is integer and messages[0].n is number }}{{ messages[0].n == messages[0].n|int }}"
+                    "{{ messages[0].n == 1 }}{{ 'content' in messages[0] }}{{ messages[0].content is defined }}", call),
+            "TrueTrueFalseFalseFalse");
+  for (const char* other : {"{{ messages[0].n + 1 }}", "{{ messages[0].n|float }}", "{{ messages[0].n == 1.0 }}"})
+    expect_error<DataError>([&] { text_of(other, call); }, {"t:1:", "of more than 64 bits"});
+}
+
 TEST(ChatTemplates, WhatIsNotKnownIsRefusedByNameAndPlace) {
   EXPECT_EQ(template_refusal("a\n {% include 'x' %}"),
             "chat.jinja:2:2: the statement \"include\"; set, for, if, macro, filter, generation, break and continue are known");

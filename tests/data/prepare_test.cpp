@@ -10,6 +10,8 @@
 #include "core/file_io.h"
 #include "data/indexed_dataset.h"
 #include "data/merge_datasets.h"
+#include "data/tokenizer/built_in_files.h"
+#include "data/tokenizer/vocabulary_files.h"
 #include "tests/data/compress.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/data/token_files.h"
@@ -73,6 +75,20 @@ TEST_F(PrepareTest, EodEndsEveryDocumentThatHasText) {
   EXPECT_EQ(stats.documents, 3);
   EXPECT_EQ(stats.empty_documents, 1);
   EXPECT_EQ(stats.tokens, 4);
+}
+
+// transformers' tokenizer("") gives what is put around a text, and so has an empty document; one of no ids stays empty.
+TEST_F(PrepareTest, AnEmptyDocumentHasWhatIsPutAroundIt) {
+  ChainParts parts = gpt2_parts();
+  read_vocabulary({gpt2_vocab_json(), gpt2_merges_txt(), "v", "m"}, parts);
+  parts.special.before = {50256};
+  const auto tokenizer = make_chain_tokenizer(std::move(parts));
+  const std::string path = input("a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"\"}\n{\"text\": []}\n");
+  const PrepareStats stats = prepare_text(Texts{path}, *tokenizer, prefix_, {.append_eod = AppendEod::kYes});
+  EXPECT_EQ(documents(), (Texts{"<|endoftext|>one<|endoftext|>", "<|endoftext|><|endoftext|>", ""}));
+  EXPECT_EQ(stats.empty_documents, 1);
+  const PrepareOptions alone{.rule = {.around = Around::kLeftOut}, .overwrite = Overwrite::kYes};
+  EXPECT_EQ(prepare_text(Texts{path}, *tokenizer, prefix_, alone).tokens, 1);
 }
 
 // The bytes that Megatron-LM's preprocess_data.py writes: an empty document is a repeated entry without a sequence.

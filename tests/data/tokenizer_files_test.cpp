@@ -72,12 +72,12 @@ TEST(TokenizerFiles, OtherTokenizersAreRefused) {
   expect_error<DataError>(load, {"tokenizer_config.json", "add_bos_token", "true"});
   write_file(config, "{");
   expect_error<DataError>(load, {"tokenizer_config.json"});
-  write_file(config, R"({"eos_token": "abc", "bos_token": {"content": "ab"}, "pad_token": "none", "chat_template": "{{'abc'}}"})");
+  write_file(config, R"({"eos_token": "abc", "bos_token": {"content": "ab"}, "pad_token": "new", "chat_template": "{{'abc'}}"})");
   const SpecialIds special = load_tokenizer(folder.path())->special_ids();
   EXPECT_EQ(special.eos, std::vector<std::int32_t>{257});
   EXPECT_EQ(special.eod, 257);
   EXPECT_EQ(special.bos, 256);
-  EXPECT_FALSE(special.pad);
+  EXPECT_EQ(special.pad, 259);
   EXPECT_EQ(special.eos_in_template, "abc");
   write_file(config, "{}");
   write_file(added, R"({"<|im_start|>": 260, "[PAD]": 259, "<|endoftext|>": 258})");
@@ -405,6 +405,34 @@ TEST_F(TokenizerJson, HostileFilesAreRefused) {
       {"the post-processor adds id 4000"});
   refuse("/model/merges", std::vector<std::string>(5000, "a b"), {"more merges than tokens could have"});
   refuse("/added_tokens/1", {{"id", 259}, {"content", std::string(5 << 20, 'x')}}, {"added tokens of more than 4194304 bytes"});
+  json = gpt2_style_json();
+  json["normalizer"] = {{"type", "Strip"}};
+  json["added_tokens"].push_back({{"id", 259}, {"content", "\n"}, {"normalized", true}});
+  expect_error<DataError>([&] { load(json); }, {"make nothing of the added token \"\\n\""});
+}
+
+// Numbers and flags are those of transformers 5.23's AutoTokenizer.
+TEST_F(TokenizerJson, TokensThatOtherFilesNameAreAdded) {
+  const nlohmann::json json = gpt2_style_json();
+  const auto encoded = [&](const std::string& config, const std::string& text) {
+    write_file(folder_ / "tokenizer_config.json", config);
+    return load(json)->encode(text);
+  };
+  using Ids = std::vector<std::int32_t>;
+  EXPECT_EQ(encoded(R"({"unk_token": "<u>", "image_token": "<i>", "pad_token": "", "eos_token": "</s>", "bos_token": null,
+                        "extra_special_tokens": ["<x>", "abc"]})", "<u></s><i><x>abc"), (Ids{260, 259, 261, 262, 257}));
+  EXPECT_EQ(encoded(R"({"extra_special_tokens": {"boi_token": "<b>"}, "additional_special_tokens": ["<n>"]})", "<b>"), Ids{259});
+  EXPECT_EQ(encoded(R"({"eos_token": {"content": "<e>", "lstrip": true, "rstrip": true}})", "ab <e> ab"), (Ids{256, 259, 256}));
+  EXPECT_EQ(encoded(R"({"added_tokens_decoder": {"260": {"content": "<q>"}, "259": {"content": "<p>"},
+                        "258": {"content": "<|endoftext|>", "rstrip": true, "special": true}}})", "<|endoftext|>  <q><p>"),
+            (Ids{258, 260, 259}));
+  const std::string other_id = R"({"added_tokens_decoder": {"270": {"content": "<p>"}}})";
+  expect_error<DataError>([&] { encoded(other_id, ""); }, {"id 270, expected 259"});
+  expect_error<DataError>([&] { encoded(R"({"split_special_tokens": true})", ""); }, {"split_special_tokens", "--plain-special"});
+  write_file(folder_ / "special_tokens_map.json", R"({"eos_token": {"content": "<m>", "lstrip": false}})");
+  write_file(folder_ / "added_tokens.json", R"({"<o>": 259, "<|endoftext|>": 1})");
+  EXPECT_EQ(encoded(R"({"eos_token": "<e>"})", "<o><m>"), (Ids{259, 260}));
+  EXPECT_EQ(load(json)->special_ids().eos, Ids{260});
 }
 
 TEST(TokenizerFiles, KindsThatAreNotBuiltAreNamed) {

@@ -10,6 +10,7 @@
 #include "core/file_io.h"
 #include "core/json_reader.h"
 #include "core/utf8.h"
+#include "data/chat/chat_source.h"
 #include "data/dataset_record.h"
 #include "data/dataset_sample.h"
 #include "data/dataset_summary.h"
@@ -236,11 +237,11 @@ bool added_tokens(std::string_view input) {
   const std::vector<std::string_view> parts = parts_of_input(input, 3);
   config.set(parts[0].empty() ? "{}" : parts[0]);
   write_file(folder + "/added_tokens.json", parts[1].empty() ? "{}" : parts[1]);
-  std::optional<std::vector<AddedToken>> tokens;
-  if (!accepts([&] { tokens = added_tokens_beside(folder); })) return false;
+  ChainParts beside = gpt2_parts();
+  if (!accepts([&] { add_named_tokens(folder, tokenizer_config_of(folder), beside); })) return false;
   bool accepted = false;
-  check_pair(vocab, "", *tokens, text_with(*tokens), accepted);
-  check_pair(vocab, "", *tokens, parts[2], accepted);
+  check_pair(vocab, "", beside.added, text_with(beside.added), accepted);
+  check_pair(vocab, "", beside.added, parts[2], accepted);
   return accepted;
 }
 
