@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <set>
 
@@ -20,7 +21,10 @@ class EveryKernelIsRun : public ::testing::Environment {
   void SetUp() override { EXPECT_FALSE(untested_kernels("update").empty()) << "a kernel that nobody ran is not named"; }
   void TearDown() override {
     const auto& tests = *::testing::UnitTest::GetInstance();
-    if (tests.test_to_run_count() < tests.total_test_count()) return;
+    if (tests.test_to_run_count() < tests.total_test_count() - tests.disabled_test_count()) {
+      std::puts("kernels not checked: a filter is set");
+      return;
+    }
     EXPECT_GT(compiled_kernels("").size(), 100u) << "the program's kernels were not found";
     for (const std::string& kernel : untested_kernels("")) ADD_FAILURE() << kernel << " is compiled, but no test runs it";
   }
