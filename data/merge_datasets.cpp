@@ -55,7 +55,9 @@ DatasetOrigin origin_of(std::span<const IndexedDataset> datasets) {
                                   "prepare both again, alike (earlier versions recorded no pairs), or take each by itself",
                                   datasets[0].prefix(), dataset.prefix()));
     origin.pairs = pairs;
-    if (record) origin.chat_template = record->origin.chat_template;
+    const std::string chat_template = record ? record->origin.chat_template : "";
+    if (&dataset == datasets.data()) origin.chat_template = chat_template;
+    else if (chat_template != origin.chat_template) origin.chat_template.clear();
     if (!record || !record->origin.tokenizer) continue;
     if (first == nullptr) {
       first = &dataset.prefix();

@@ -228,6 +228,22 @@ TEST_F(RecordTest, MergesKeepWhatIsKnown) {
   EXPECT_EQ(merged->counts.documents, 6);
   expect_error<DataError>([&] { merge_datasets({a, b}, folder_ / "ab", Overwrite::kNo); },
                           {a + " was made by tokenizer \"ours\"", b + " by tokenizer \"others\"", "prepare the text again"});
+  const auto merged_template = [&](const std::string& first, const std::string& second) {
+    for (const auto& [to, chat_template] : {std::pair{a, first}, {same, second}}) {
+      IndexedDatasetWriter writer(to, 50257, Overwrite::kYes);
+      writer.add_document(std::vector<std::int32_t>{1, 2, 3});
+      DatasetOrigin origin{.tokenizer = recorded(ours_), .sources = {}};
+      origin.add({"chats.jsonl", 7});
+      origin.chat_template = chat_template;
+      writer.finish(origin);
+    }
+    merge_datasets({a, same}, prefix_, Overwrite::kYes);
+    return read_record(prefix_)->origin.chat_template;
+  };
+  EXPECT_EQ(merged_template("x", "x"), "x");
+  EXPECT_EQ(merged_template("x", "y"), "");
+  EXPECT_EQ(merged_template("x", ""), "");
+  EXPECT_EQ(merged_template("", "x"), "");
   remove_file(record_path(same));
   merge_datasets({a, same}, prefix_, Overwrite::kYes);
   const std::optional<DatasetRecord> partly = read_record(prefix_);
