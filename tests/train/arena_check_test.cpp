@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -17,6 +18,7 @@
 #include "train/launch/prepare_run.h"
 #include "train/plan/machine.h"
 #include "train/plan/preflight.h"
+#include "train/plan/step_flops.h"
 #include "train/run/dry_run.h"
 #include "train/run/zero_cost.h"
 
@@ -324,6 +326,29 @@ std::string programs_of(const RunPlan& plan) {
 
 constexpr std::int64_t kPlenty = std::int64_t{1} << 40;
 const std::string kAuto = "parallel.grad_sync=auto", kStep = "parallel.grad_sync=step";
+
+// The head with chunks makes the logits in backward, but with dpo in forward, too.
+TEST(FlopsTimeline, HasTheLogitsWhereTheyAreMade) {
+  const auto head_flops = [](const std::vector<std::string>& more) {
+    std::vector<std::string> settings{"parallel.pipeline=2"};
+    settings.insert(settings.end(), more.begin(), more.end());
+    const RunPlan plan = planned(settings, machine_with(kPlenty));
+    const StepTimeline timeline = flops_timeline(plan);
+    std::array<double, 2> of_head{};  // forward, backward
+    for (std::size_t rank = 0; rank < timeline.ranks.size(); ++rank)
+      for (std::size_t i = 0; i < timeline.ranks[rank].size(); ++i)
+        if (const Instruction& instruction = plan.step_programs[rank].instructions[i];
+            instruction.is_compute() && instruction.unit == plan.model.layers + 1)
+          of_head[instruction.is_forward() ? 0 : 1] += timeline.ranks[rank][i].end - timeline.ranks[rank][i].start;
+    return of_head;
+  };
+  const auto whole = head_flops({}), chunked = head_flops({"recompute.head_chunk=8"});
+  EXPECT_GT(whole[0], 0);
+  EXPECT_EQ(chunked[0], 0);
+  EXPECT_NEAR(chunked[1], whole[0] + whole[1], 1e-9 * chunked[1]);
+  const auto judged = head_flops({"recompute.head_chunk=8", "loss.type=dpo", "data.samples=packed"});
+  EXPECT_NEAR(judged[0], whole[0], 1e-9 * whole[0]);
+}
 
 // To the byte: all that a rank's arena holds must fit, not parameters, gradients and optimizer alone.
 TEST(GradSyncAuto, GoesByTheWholeArena) {

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <utility>
 
 #include "model/config/model_stats.h"
 
@@ -61,11 +62,14 @@ std::vector<double> step_costs(const RunPlan& plan) {
 }
 
 StepTimeline flops_timeline(const RunPlan& plan) {
-  const std::vector<double> costs = unit_costs(plan.model, plan.config.batch), backward = backward_shares(plan);
+  const std::vector<double> costs = unit_costs(plan.model, plan.config.batch);
+  std::vector<double> forward(costs.size(), 1.0), backward = backward_shares(plan);
+  if (plan.config.recompute.head_chunk > 0 && !plan.config.loss.is_dpo())  // then the head's backward makes the logits, too
+    backward.back() += std::exchange(forward.back(), 0.0);
   const StepCosts step_costs{[&](int, std::size_t, const Instruction& i) {
                                if (!i.is_compute()) return 0.0;
                                const auto unit = static_cast<std::size_t>(i.unit);
-                               return costs[unit] * (i.is_forward() ? 1.0 : backward[unit]);
+                               return costs[unit] * (i.is_forward() ? forward : backward)[unit];
                              },
                              [](int, int) { return 0.0; }};
   return simulate(plan.step_programs, step_costs, plan.step_spec.overlap);
