@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 
+#include "core/check.h"
 #include "device/arena.h"
 #include "device/operations.h"
 #include "device/ops.h"
@@ -81,7 +82,10 @@ class Pass {
   void begin(PassKind kind);
   void end();
   // The rest of the call, and its scratch, is left out this time. Not of a call that plans.
-  void leave_out() { next_scratch_ = memory_.scratch[static_cast<std::size_t>(kind_)].tensors.size(); }
+  void leave_out() {
+    TRIDENT_CHECK(!plans());
+    next_scratch_ = memory_.scratch[static_cast<std::size_t>(kind_)].tensors.size();
+  }
   PassKind kind() const { return kind_; }
 
   // ---- tensors

@@ -61,13 +61,15 @@ inline Outcome run_layout(const ModelConfig& config, const LogicalTensors& weigh
   run_tensor_ranks(layout.degree, partial_axes(config, tensor), [&](TensorRank& rank) {
     ModelRank model(rank, config, geometry_of(layout, batch, rank.rank()), weights);
     model.set_batch(batch);
+    double& loss = losses[static_cast<std::size_t>(rank.rank())];
     for (int i = 0; i < backwards; ++i) {
       model.forward();
       if (layout.head_chunk == 0)
         model.with_logits([&](ConstTensorView local) { gather_logits(logits, config.vocab_size, local, rank.rank()); });
       model.backward(i == 0 ? Accumulate::kNo : Accumulate::kYes, layout.backward);
+      EXPECT_TRUE(i == 0 || model.loss() == loss) << model.loss() << " of backward " << i << ", before it " << loss;
+      loss = model.loss();
     }
-    losses[static_cast<std::size_t>(rank.rank())] = model.loss();
     model.collect(collector);
   });
   for (const double loss : losses) EXPECT_EQ(loss, losses.front());
