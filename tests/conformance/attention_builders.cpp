@@ -74,7 +74,10 @@ OpCase attention_case(std::string op, const AttentionShape& s, const reference::
 OpCase matmul(const MatmulShape& s, Draw draw) {
   const bool ta = s.transpose_a == Transpose::kYes, tb = s.transpose_b == Transpose::kYes, add = s.accumulate == Accumulate::kYes;
   // Integer operands: every order of summation gives the same, exact sum.
-  const Tolerance tolerance = draw.kind == Draw::Kind::kIntegers ? kExact : rounded(s.out, kSumNoise);
+  Tolerance tolerance = draw.kind == Draw::Kind::kIntegers ? kExact : rounded(s.out, kSumNoise);
+  // Else a share of the sum of the terms' magnitudes, 2 / pi on average where both factors are normal.
+  if (!tolerance.is_exact() && s.out == DType::kF32)
+    tolerance = {.relative = kProductNoise, .floor = kProductNoise, .terms = 0.6366 * static_cast<double>(s.k)};
   OpCase c;
   c.op = "matmul";
   c.dtype = s.in;

@@ -147,6 +147,7 @@ void add_attention_of_intervals(Cases& cases, DType t) {
   both(at(attention_shape(t, 1, 2, 1, 40, 20, 8), 30, 40), {{0, 45, 62}});  // the last queries' document lies behind the keys
   both(attention_shape(t, 1, 2, 1, 0, 3, 8), {{0}});
   both(attention_shape(t, 1, 2, 1, 37, 37, 16), {{0, 20}}, 0.5f);
+  if (t != DType::kF32) both(attention_shape(t, 1, 2, 1, 70, 70, 20), {{0, 20}, 33}, 0.5f);  // no multiple of 8
   for (const bool causal : {true, false}) {
     AttentionShape bounded = attention_shape(t, 2, 4, 2, 37, 37, 16);
     bounded.causal = causal, bounded.softcap = 0.5f;

@@ -46,6 +46,7 @@ inline constexpr Tolerance kExact{};
 inline constexpr double kElementNoise = 4e-6;
 // Sums of up to some thousand f32 terms, in any order: about sqrt(n) 2^-24 of the terms, which may exceed their sum.
 inline constexpr double kSumNoise = 1e-5;
+inline constexpr double kProductNoise = 4e-7;  // of a product in f32: as a share of its terms' magnitudes
 
 // One rounding changes this, relatively: half a unit of the last of 8 bits (bf16: 2^-8) or 11 (f16: 2^-11). f32's own roundings are
 // counted as noise.
