@@ -11,6 +11,7 @@
 #include "checkpoint/checkpoint_index.h"
 #include "core/adapter_spec.h"
 #include "core/json_reader.h"
+#include "data/indexed_dataset_writer.h"
 #include "tests/train/stored_runs.h"
 #include "train/launch/added_tokens.h"
 #include "train/run/resume.h"
@@ -48,8 +49,10 @@ class StoredBases : public StoredRuns {
   std::vector<double> losses(const std::string& run) const {
     std::vector<double> losses;
     std::istringstream lines(read_file(folder_ / (run + "/metrics.jsonl")));
-    for (std::string line; std::getline(lines, line);)
-      if (const JsonValue* const loss = parse_json(line, run).find("loss")) losses.push_back(loss->as_number());
+    for (std::string line; std::getline(lines, line);) {
+      const JsonValue entry = parse_json(line, run);
+      if (const JsonValue* const loss = entry.find("loss")) losses.push_back(loss->as_number());
+    }
     return losses;
   }
   void copy(const std::string& from, const std::string& to) const {
@@ -60,6 +63,19 @@ class StoredBases : public StoredRuns {
       options.checkpoint = folder_ / (run + "/ckpt");
       options.settings = more;
     });
+  }
+
+  // Pairs of answers to two tokens each.
+  void write_pairs() const {
+    IndexedDatasetWriter writer(folder_ / "pairs", kStoredVocab, Overwrite::kYes, WithMask::kYes);
+    for (std::int32_t p = 0; p < 12; ++p) {
+      for (const std::int32_t answer : {20, 40})
+        writer.add_sequence(std::vector<std::int32_t>{p, p + 1, answer + p, answer}, std::vector<std::uint8_t>{0, 0, 1, 1});
+      writer.end_document();
+    }
+    DatasetOrigin origin;
+    origin.pairs = true;
+    writer.finish(origin);
   }
 
   // Stages share a tied weight, tensor ranks a head of keys.
@@ -259,6 +275,28 @@ TEST_F(StoredBases, AnotherBaseNeedsConsent) {
   EXPECT_TRUE(contains(tune("from", {"adapter.init_from=" + (folder_ / "peft"), consent}, other), "was trained beside " + base_));
   checkpoint_to_peft(newest(folder_ / "from/ckpt"), folder_ / "from_peft");
   peft_to_hf({other, folder_ / "from_peft"}, folder_ / "merged", {});
+  use("run");
+  const std::string block = "checkpoint.allow=model";
+  expect_error<ConfigError>([&] { tune("run", {"run.steps=5", block}, base_); }, {"frozen weights are those of " + other, base_});
+
+  // The reference's log-probabilities are of the old base.
+  write_pairs();
+  const std::vector<std::string> pairs{"data.train=" + (folder_ / "pairs"), "data.samples=packed", "loss.type=dpo",
+                                       "batch.sequence=16"};
+  const auto plus = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> all = pairs;
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  };
+  tune("judged", pairs);
+  expect_error<ConfigError>([&] { tune("judged", plus({"run.steps=3", consent}), other); },
+                            {"frozen weights are those of " + base_, other, "log-probabilities are of the old base; begin anew"});
+  // A reference beside another base than its own is another reference.
+  const std::string file = base_ + "/model.safetensors";
+  write_file(file, with_another_last_value(read_file(file)));
+  const std::vector<std::string> asking = plus({"reference=" + newest(folder_ / "first/ckpt"), consent});
+  expect_error<ConfigError>([&] { tune("asks", asking, folder_ / "run/ckpt"); },
+                            {"frozen weights are those of " + base_, "has other values in " + base_ + " now"});
 }
 
 TEST_F(StoredBases, AddedTokensAreLookedForAsFarAsAStartHasTime) {

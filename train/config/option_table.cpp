@@ -388,7 +388,8 @@ std::vector<Option> eval_and_checkpoint_options() {
        .doc = "auto: go on from the newest valid checkpoint of checkpoint.dir, if there is one; never; or the path of a checkpoint, or of a folder of them.",
        .aka = {"resume_from_checkpoint", "load"}},
       {.path = "checkpoint.allow", .takes = kString | kTexts, .fallback = "[]",
-       .doc = "Keys, or blocks, that may differ from what the checkpoint was trained with.",
+       .doc = "Keys, or blocks, that may differ from what the checkpoint was trained with. "
+              "Another base needs model.init_from itself; model does not cover it.",
        .choices = {"model", "model.init_from", "run", "run.seed", "train", "train.only", "train.freeze", "adapter.alpha",
                    "adapter.rslora", "loss", "loss.type", "loss.normalize", "loss.beta", "loss.variant", "loss.label_smoothing",
                    "loss.nll_weight", "loss.length_normalized",

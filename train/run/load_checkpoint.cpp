@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -188,12 +189,19 @@ void throw_if_any(const std::optional<Error>& fault, ParallelContext& context) {
   if (first >= 0) throw_if_error(broadcast_text(context.world(), context.host_stream(), fault ? to_text(*fault) : "", first));
 }
 
-// Refuses another base of `from`, unless checkpoint.allow consents to it.
-void check_base_for(const RunPlan& plan, const WeightsSource& from, const ContentHashes& hashes, int rank, const Logger& logger) {
+// Refuses another base of `from`, which `key` asked for, unless checkpoint.allow consents to it: by this key alone, because
+// "model" is given for values of the model's configuration.
+void check_base_for(const RunPlan& plan, const WeightsSource& from, const ContentHashes& hashes, int rank, const Logger& logger,
+                    std::string_view key) {
   try {
     check_base(from, hashes, stored_tensors(plan));
   } catch (const ConfigError& error) {
-    if (!allows(plan.config, "model.init_from")) throw;
+    if (key == "reference" || std::ranges::count(plan.config.checkpoint.allow, "model.init_from") == 0) throw;
+    if (key == "checkpoint.resume" && plan.config.loss.is_dpo())
+      throw ConfigError(fmt::format("{}; checkpoint.allow does not consent to that where loss.type is \"dpo\": the reference's "
+                                    "log-probabilities are of the old base; begin anew (--set run.overwrite=true --set "
+                                    "checkpoint.resume=never)",
+                                    error.what()));
     if (rank == 0)
       logger.warning("checkpoint.allow lists model.init_from, and the run goes on beside another base; leave the key out to have "
                      "this refused: {}",
@@ -211,7 +219,7 @@ ContentHashes load_base(const Resume& resume, RankTrainer& trainer, const Logger
       fault_in(resume, {"model.init_from", resume.base->folder}, logger, [&] { hashes = read_base(resume, trainer, logger); }),
       context);
   hashes = sum_of(hashes, trainer.plan(), context);
-  check_base_for(trainer.plan(), resume, hashes, context.rank(), logger);
+  check_base_for(trainer.plan(), resume, hashes, context.rank(), logger, "checkpoint.resume");
   return hashes;
 }
 
@@ -236,9 +244,10 @@ void load_initial(const Resume& initial, RankTrainer& trainer, const Logger& log
 }
 
 // Collective. Publishes what read_values() has read on all ranks.
-ContentHashes published(const Resume& from, const ContentHashes& mine, RankModel& model, const Logger& logger) {
+ContentHashes published(const Resume& from, const ContentHashes& mine, RankModel& model, const Logger& logger,
+                        std::string_view key) {
   ContentHashes hashes = sum_of(mine, model.plan(), model.context());
-  check_base_for(model.plan(), from, hashes, model.context().rank(), logger);
+  check_base_for(model.plan(), from, hashes, model.context().rank(), logger, key);
   if (model.store().trains()) {
     model.store().publish_masters();
   } else {
@@ -278,7 +287,7 @@ ContentHashes load_weights(const Resume& from, RankModel& model, const Logger& l
                            std::string_view value) {
   ContentHashes hashes;
   throw_if_any(fault_in(from, {key, value}, logger, [&] { hashes = read_values(from, model, logger); }), model.context());
-  return published(from, hashes, model, logger);
+  return published(from, hashes, model, logger, key);
 }
 
 Resume load_newest_weights(const Resume& newest, RankModel& model, const Logger& logger, std::string_view key,
@@ -288,7 +297,7 @@ Resume load_newest_weights(const Resume& newest, RankModel& model, const Logger&
     ContentHashes hashes;
     const std::optional<Error> fault = fault_in(from, {key, value}, logger, [&] { hashes = read_values(from, model, logger); });
     if (first_rank(context.world(), context.host_stream(), fault.has_value()) < 0) {
-      published(from, hashes, model, logger);
+      published(from, hashes, model, logger, key);
       return from;
     }
     throw_if_refused(fault, context);

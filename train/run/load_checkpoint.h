@@ -28,7 +28,7 @@ struct LoadedCheckpoint {
 // nothing is returned. Frozen ones of `tensors`, the run's, get their hashes where a base has their values: the checkpoint's base,
 // or what inputs.initial names. DataError where none is whole, NotPermitted where a rank may not read a file, ConfigError where the
 // configuration does not fit it, or the base has other values than the checkpoint was written beside
-// and checkpoint.allow does not list model.init_from.
+// and checkpoint.allow does not list model.init_from, or loss.type is dpo.
 std::optional<LoadedCheckpoint> load_checkpoint(const RunInputs& inputs, RankTrainer& trainer, const Logger& logger, const Say& say,
                                                 std::vector<ManifestTensor>& tensors);
 
