@@ -74,6 +74,7 @@ TEST(CountedTargets, DivideTheLossTheSameInEveryLayout) {
       run_counted({"model.num_hidden_layers=4", "data.eod_mask_loss=true", "recompute.head_chunk=4", "batch.micro=2"}, 3);
   EXPECT_EQ("", compare_losses(chunked, one));
   EXPECT_EQ("", compare_gradients(chunked.gradients, one.gradients));
+  EXPECT_NEAR(chunked.eval_loss, one.eval_loss, 1e-6 * one.eval_loss);
 }
 
 TEST(CountedTargets, ThatAllCountChangeNoBit) {

@@ -56,6 +56,7 @@ class Runs {
     if (found != runs_.end()) return found->second;
     LayoutRunOptions options;
     options.steps = steps_of_this_suite();
+    options.evaluate = true;
     if (key.find("reset_attention_mask") != key.npos) options.load = samples_with_documents;
     return runs_.emplace(key, run_layout(config, settings, options)).first->second;
   }
@@ -77,6 +78,7 @@ class ParityTest : public ::testing::TestWithParam<ParityCase> {
   static void expect_equal_to_one_rank(const LayoutRun& run, const LayoutRun& one) {
     EXPECT_EQ("", compare_losses(run, one));
     EXPECT_EQ("", compare_gradients(run.gradients, one.gradients));
+    EXPECT_NEAR(run.eval_loss, one.eval_loss, 1e-6 * one.eval_loss);
     for (const auto& [name, values] : one.initial)
       EXPECT_EQ(values, run.initial.at(name)) << name << ": initial weights depend on the layout";
     EXPECT_EQ(run.planned_bytes, run.high_water) << "arena: planned and granted bytes by rank";

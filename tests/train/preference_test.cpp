@@ -177,9 +177,11 @@ TEST(Preference, IsTheSameInEveryLayout) {
     EXPECT_EQ("", compare_bits(other, run_pairs(layout.without_pipeline(), 3))) << layout.name();
     EXPECT_EQ(other.planned_bytes, other.high_water) << layout.name();
   }
-  const LayoutRun chunks = run_pairs({}, 3, {"recompute.policy=full", "recompute.head_chunk=5"});
-  EXPECT_EQ("", compare_losses(chunks, one));
-  EXPECT_EQ("", compare_gradients(chunks.gradients, one.gradients));
+  for (const ParityCase& layout : {ParityCase{}, ParityCase{2, 2, 2, true, "zero1", "gpipe"}}) {
+    const LayoutRun chunks = run_pairs(layout, 3, {"recompute.policy=full", "recompute.head_chunk=5"});
+    EXPECT_EQ("", compare_losses(chunks, one)) << layout.name();
+    EXPECT_EQ("", compare_gradients(chunks.gradients, one.gradients)) << layout.name();
+  }
 }
 
 void expect_same_pairs(const LayoutRun& packed, const LayoutRun& alone, const std::string& what) {
