@@ -212,7 +212,8 @@ TEST(PlanOnACluster, IsAnActionOfPlanToo) {
   const ProgramOutcome action = run_program({"plan", "cluster", "h100_sxm_ndr", "--config", config, "--csv"});
   EXPECT_EQ(action.exit_code, 0) << action.err;
   EXPECT_EQ(action.out, flag.out);
-  expect_one_line(run_program({"plan", "cluster", "--config", config}), 64, {"cluster: missing; write the path of a file, or one of "});
+  expect_one_line(run_program({"plan", "cluster", "--config", config}), 64,
+                  {"cluster: missing; write the path of a file, or one of "});
 }
 
 }  // namespace
