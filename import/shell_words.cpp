@@ -143,10 +143,11 @@ bool WordReader::puts_expansion(Fields& out, std::size_t begin) {
   std::size_t length = 1;
   for (int open = 1; open > 0; ++length) {
     const char c = peek(length);
-    if (ends_word(c)) return false;
+    if (ends_word(c)) return script_.spend(length, at(from)), false;
     open += c == '{' ? 1 : c == '}' ? -1 : 0;
     expands |= c == ',' || (c == '.' && peek(length + 1) == '.');
   }
+  script_.spend(length, at(from));  // the next brace may look as far
   if (!expands) return false;
   pos_ += length;
   const int why = script_.reason(fmt::format("{} in line {} stands for several words; write them in its place",
@@ -201,6 +202,9 @@ void WordReader::dollar(Fields& out, bool is_quoted) {
     const bool is_expr = bytes_of(part(inner, std::min(inner + 5, end))) == "expr ";
     if (is_sum || is_expr) arithmetic(out, begin, inner + (is_sum ? 0 : 5), end, is_sum);
     else if (!puts_path(out, begin, inner, end)) put_not_executed(out, begin);
+  } else if (takes("[")) {  // a sum as it was written once
+    while (!at_end() && !takes("]")) ++pos_;
+    put_not_executed(out, begin);
   } else if (takes("{")) {
     parameter(out, begin, is_quoted);
   } else if (peek() == '\'' && !is_quoted) {
@@ -239,8 +243,15 @@ void WordReader::arithmetic(Fields& out, std::size_t begin, std::size_t inner, s
   }
   const Text text = content.take_one();
   if (why_of(text) != 0) return put_unknown(out, begin, why_of(text));
-  std::string sum = bytes_of(text);
-  std::erase_if(sum, [](char c) { return is_space(c) || c == '\\'; });  // expr has \*
+  std::string sum;
+  bool is_behind_blank = false;
+  for (const Char& one : text) {  // a blank ends a number, and expr takes each number and sign as a word
+    if (is_space(one.c)) is_behind_blank = true;
+    if (is_space(one.c) || one.c == '\\') continue;  // expr has \*
+    const bool was_digit = !sum.empty() && is_digit(sum.back()), are_digits = was_digit && is_digit(one.c);
+    has_sum |= !sum.empty() && (is_behind_blank ? are_digits : !has_names && was_digit != is_digit(one.c));
+    sum += one.c, is_behind_blank = false;
+  }
   const double value = sum_of(sum);
   if (has_sum || !std::isfinite(value)) return put_not_executed(out, begin);
   for (const char digit : fmt::format("{}", static_cast<std::int64_t>(value))) out.put({digit, at(begin)});
