@@ -208,8 +208,7 @@ class Reader : FileReader {
     }
     take_item(block);
     pos_ = again;
-    runs_ = block.base = block.passes;
-    outcome_ = Outcome::kPresumed;
+    runs_ = block.base = block.passes, outcome_ = Outcome::kPresumed;
     return true;
   }
   // `break` and `continue`: nothing runs up to the loop's end, or nobody knows whether it does.
@@ -341,6 +340,7 @@ class Reader : FileReader {
       const bool is_known = known != script_.variables.end();
       const int own = why == 0 && is_known ? known->second.why : why;
       variable.is_exported |= command == "export" || has(flags, 'x') || (is_known && known->second.is_exported);
+      variable.is_readonly |= command == "readonly" || has(flags, 'r');
       const std::string target = has(flags, 'n') && !variable.items.empty() ? bytes_of(variable.items[0]) : name;
       const Variable& changed = script_.change(name, begin) = std::move(variable);
       if (own != 0)

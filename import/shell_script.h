@@ -28,7 +28,7 @@ using Text = std::vector<Char>;
 
 struct Variable {
   std::vector<Text> items;  // one, unless it is an array
-  bool is_exported = false;
+  bool is_exported = false, is_readonly = false;
   int why = 0;  // number of the reason for which it has no value, whatever is assigned: `declare -i` and others
 };
 using Variables = std::map<std::string, Variable, std::less<>>;

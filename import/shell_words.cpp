@@ -10,6 +10,8 @@
 namespace trident::shell {
 namespace {
 
+constexpr const char* kBlanks = " \t\n";  // IFS, unless the script sets it
+
 bool is_match(std::string_view text, std::string_view pattern) {
   std::size_t t = 0, p = 0, star = pattern.npos, from = 0;
   while (t < text.size() || p < pattern.size()) {
@@ -209,7 +211,9 @@ void WordReader::dollar(Fields& out, bool is_quoted) {
     parameter(out, begin, is_quoted);
   } else if (peek() == '\'' && !is_quoted) {
     skip_quoted(at(begin), true);
-    put_not_executed(out, begin);
+    const std::string text = typed(begin);
+    if (!is_listed(text, "$'\\n' $'\\t' $'\\n\\t'")) return put_not_executed(out, begin);
+    for (std::size_t i = 3; i + 1 < text.size(); i += 2) out.put({text[i] == 'n' ? '\n' : '\t', at(begin)});
   } else if (const std::string name = parameter_name(false); !name.empty()) {
     put_variable(out, begin, name, "", is_quoted);
   } else if (peek() != '"' || is_quoted) {
@@ -302,8 +306,15 @@ void WordReader::put_variable(Fields& out, std::size_t begin, const std::string&
   if (!is_all && (subscript.size() > 4 || !std::ranges::all_of(subscript, is_digit))) return put_not_executed(out, begin);
   const std::vector<Text>& items = found->second.items;
   const bool joins = is_all && subscript != "@" && name != "@";
-  if (((out.splits && !is_quoted) || joins) && script_.variables.contains("IFS"))
-    return put_unknown(out, begin, doubt("IFS", begin));
+  if (const auto ifs = script_.variables.find("IFS"); ((out.splits && !is_quoted) || joins) && ifs != script_.variables.end()) {
+    const bool is_known = !ifs->second.items.empty() && why_of(ifs->second.items[0]) == 0;
+    const std::string signs = is_known ? bytes_of(ifs->second.items[0]) : "";
+    const auto is_plain = [&](const Text& item) {
+      return std::ranges::none_of(item, [&](const Char& c) { return is_space(c.c) || has(signs, c.c); });
+    };
+    if (!is_known || (signs != kBlanks && (joins || !std::ranges::all_of(items, is_plain))))
+      return put_unknown(out, begin, doubt("IFS", begin));
+  }
   has_no_items_ |= is_all && items.empty();
   const std::size_t first = is_all || subscript.empty() ? 0 : std::stoul(subscript);
   for (std::size_t i = first; i < (is_all ? items.size() : std::min(items.size(), first + 1)); ++i) {
@@ -316,7 +327,7 @@ void WordReader::put_variable(Fields& out, std::size_t begin, const std::string&
 }
 
 void WordReader::put_unset(Fields& out, std::size_t begin, const std::string& name, bool is_quoted) {
-  if (const std::string path = script_.path_of(name); !path.empty()) {
+  if (const std::string path = name == "IFS" ? kBlanks : script_.path_of(name); !path.empty()) {
     Text value;
     for (const char c : path) value.push_back({c, at(begin)});
     script_.spend(value.size(), at(begin));

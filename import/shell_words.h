@@ -244,8 +244,9 @@ class FileReader : protected WordReader {
       given->try_emplace(name, script_.change(name, at(begin)));
     Variable& variable = given != nullptr ? (*given)[name] : script_.change(name, at(begin));
     variable.is_exported |= script_.exports_all;
-    if (is_element || has_keys || variable.why != 0 || runs_ != 0) {
-      const int why = runs_ != 0 ? runs_ : variable.why != 0 ? variable.why : doubt("an element", begin);
+    if (is_element || has_keys || variable.why != 0 || variable.is_readonly || runs_ != 0) {
+      const int why = runs_ != 0 ? runs_ : variable.why != 0 ? variable.why
+                    : doubt(variable.is_readonly ? "a readonly variable" : "an element", begin);
       set_unknown(variable, name, at(begin), why);
     } else if (appends && !is_array && !variable.items.empty()) {
       variable.items[0].insert(variable.items[0].end(), items[0].begin(), items[0].end());
