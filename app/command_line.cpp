@@ -101,7 +101,7 @@ constexpr OtherFlag kOtherFlags[] = {
      "merge_file",
      "say --tokenizer T: gpt2, a model's folder, or a tokenizer's file"},
     {"--sequence", "max_length max_seq_length seq_length seq_len block_size context_length cutoff_len", "say --sequence {0}"},
-    {"--gpus", "nodes num_nodes nnodes num_gpus n_gpus ngpus gpu world_size", "say --gpus N, those of all nodes together"},
+    {"--gpus", "nodes num_nodes nnodes num_gpus n_gpus ngpus world_size", "say --gpus N, those of all nodes together"},
     {"--input", "i in data dataset dataset_name file files train_file input_file data_path",
      "say --input {0}, a file: nothing is downloaded"},
     {"--output", "o out output_prefix output_path output_dir out_dir outfile save_path", "say --output {0}"},
@@ -114,7 +114,9 @@ std::string flag_here(const CLI::App& app, const std::string& argument, const st
   const std::size_t equals = argument.find('=');
   const std::string name = plain_foreign_name(argument.substr(0, equals));
   const std::string given = equals != argument.npos ? argument.substr(equals + 1) : next;
-  const std::string value = given.empty() || given.starts_with("--") ? "..." : for_shell(given);
+  // lm_eval has --model hf --model_args pretrained=DIR.
+  const bool is_of_harness = given == "hf" || given == "vllm" || given.starts_with("pretrained=");
+  const std::string value = given.empty() || given.starts_with("--") ? "..." : is_of_harness ? "DIR" : for_shell(given);
   for (const OtherFlag& row : kOtherFlags)
     if (argument.starts_with('-') && app.get_option_no_throw(row.ours) != nullptr && is_listed(name, row.theirs))
       return fmt::format(fmt::runtime(row.remedy), value);

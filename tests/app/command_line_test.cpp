@@ -119,7 +119,7 @@ TEST_F(CommandLine, FlagsOfOtherProgramsAreAnsweredByOurs) {
       {{"generate", "--batch_size", "3"}, "say --batch 3"},
       {{"eval", "--tasks", "hellaswag"}, "no task is downloaded; put its questions into a file, and say --choices FILE"},
       {{"eval", "--batch_size", "8"}, "say --set batch.micro=8"},
-      {{"eval", "--model_args", "pretrained=x"}, "say --hf pretrained=x for"},
+      {{"eval", "--model_args", "pretrained=x"}, "say --hf DIR for"},
       {{"convert", "--ckpt", "a"}, "say --from ckpt a --to hf DIR"},
       {{"convert", "--hf", "a"}, "say --from hf a --to ckpt DIR"},
       {{"convert", "--output", "a"}, "say --to hf a, or --to ckpt a"},

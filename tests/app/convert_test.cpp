@@ -397,6 +397,7 @@ TEST_F(Checkpoints, TheTokenizerOfDataGoesAlongWhereTrainingBeganWithNoFolder) {
   fs::create_directories(place_ / "tokens");
   const std::string tokenizer = R"({"model": {"type": "BPE", "vocab": {"a": 7, "b": 5}, "merges": []}})";
   write_file(place_ / "tokens/tokenizer.json", tokenizer);
+  fs::remove(place_ / "text.trident.json");  // which names another tokenizer
   ASSERT_EQ(train({"run.steps=1", "data.tokenizer=" + std::string(place_ / "tokens")}).exit_code, 0);
   succeeded(run_program({"convert", "--from", "ckpt", place_ / "run/ckpt", "--to", "hf", place_ / "hf"}));
   EXPECT_EQ(read_file(place_ / "hf/tokenizer.json"), tokenizer);

@@ -143,7 +143,7 @@ TEST_F(ImportedRuns, TheConfigurationThatImportWritesIsWhatTrainImports) {
       return there != nullptr && there->find(key) != nullptr;
     };
     // --set says both times what nobody does.
-    std::vector<std::string> missing{"data.train=x", "data.valid=null", "checkpoint.dir=x"};
+    std::vector<std::string> missing{"data.train=x", "data.valid=null", "checkpoint.dir=x", "run.dir=x"};
     if (!says("run", "steps") && !says("run", "epochs")) missing.emplace_back("run.steps=3");
     if (!says("model", "model_type") && !says("model", "preset")) missing.emplace_back("model.preset=llama-1m");
     for (const char* const key : {"global", "micro", "sequence"})

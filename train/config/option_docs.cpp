@@ -399,6 +399,7 @@ std::string config_with_origins(const TrainConfig& config, const OptionValues& v
 
 JsonValue given_to_json(const TrainConfig& config, const OptionValues& values) {
   JsonValue given = to_json(config);
+  if (const JsonValue& schema = values.at("$schema").value; given.find("$schema") != nullptr) given.set("$schema", schema);
   leave_out_what_nobody_gave(given, values, "");
   return given;
 }
