@@ -195,10 +195,14 @@ StudyResult price(const Import& import, const ImportFlags& flags, const CommandC
 }
 
 // A command as arguments, or as one of them.
-void refuse_command(const Arguments& arguments) {
+void refuse_command(const CLI::App& app, const Arguments& arguments) {
   constexpr std::string_view kPrograms =
       "accelerate torchrun deepspeed mpirun mpiexec srun python python3 trl swift axolotl llamafactory-cli";
+  const CLI::Option* flag = nullptr;
   for (const std::string& argument : arguments) {
+    const bool is_value = flag != nullptr && flag->get_items_expected_max() > 0;
+    flag = argument.starts_with("--") ? app.get_option_no_throw(argument) : nullptr;
+    if (is_value) continue;
     std::string_view word = argument;
     for (std::size_t blank = 0; (blank = word.find(' ')) != word.npos && word.substr(0, blank).find('=') != word.npos;)
       word.remove_prefix(blank + 1);  // NAME=value before it
@@ -256,7 +260,7 @@ void import_command(const Arguments& arguments, const CommandContext& context) {
       "trident import");
   ImportFlags flags;
   add_flags(app, flags);
-  refuse_command(arguments);
+  refuse_command(app, arguments);
   const auto instead = [](const std::string& argument, const std::string&) {
     const bool is_theirs = argument.starts_with("--") && !foreign_answers(argument.substr(0, argument.find('='))).empty();
     return std::string(is_theirs ? "it is read in a file: write the whole command into one, run.sh: trident import run.sh" : "");

@@ -218,6 +218,9 @@ class Inputs {
       again |= command.is_again || line;
       const auto is_same = [](const ForeignLeaf& a, const ForeignLeaf& b) { return a.key == b.key && a.value == b.value; };
       if (is_there && std::ranges::equal(*leaves, std::span(leaves_).subspan(first), is_same)) continue;
+      if (is_there)
+        refuse_at(file, word.line, word.column,
+                  "the script runs this command again with other values; write those of the run that is meant in their place");
       if (line)
         refuse_at(file, word.line, word.column,
                   fmt::format("a second command of a training, beside that in line {}; give import one of them", *line));

@@ -46,20 +46,22 @@ class Reader : FileReader {
     if (blocks_.size() > kMaxForeignDepth) script_.fail(here(), "more than 64 levels; give import the command alone");
     if (const Block& outer = blocks_.back(); outer.presumed != 0 && outer.base == 0) runs = outer.presumed;
     blocks_.push_back({kind, here(), runs_ = runs, runs, script_.mark(), script_.mark()});
-    blocks_.back().is_not = std::exchange(is_not_, false);
+    blocks_.back().is_not = std::exchange(is_not_, false), blocks_.back().is_skipped = runs == kNever;
     pos_ += bytes;
   }
   void close(std::string_view kind, std::size_t bytes) {
     if (blocks_.size() == 1 || blocks_.back().kind != kind) fail_alone();
-    end_pipeline(blocks_.back());
+    end_list(blocks_.back());
     if (kind == "(") script_.forget(blocks_.back().outer);
-    outcome_ = blocks_.back().is_not ? Outcome::kUnknown : Outcome::kPresumed;
-    blocks_.pop_back();
-    pos_ += bytes;
-    does_succeed_ = true;
+    if (!blocks_.back().is_skipped) {
+      does_succeed_ |= outcome_ == Outcome::kTrue;
+      // Nobody knows whether a body ran: without one an `if` succeeds, whatever its condition was.
+      if (!is_listed(kind, "{ (")) does_succeed_ &= outcome_ >= Outcome::kTrue, outcome_ = Outcome::kPresumed;
+      if (blocks_.back().is_not) outcome_ = Outcome::kUnknown;
+    }
+    pos_ += bytes, blocks_.pop_back();
     runs_ = blocks_.back().base;
-    for (skip_blanks(); takes_redirection(); skip_blanks()) {}
-    lose(std::exchange(output_, {}));
+    take_redirections();
   }
   // The variables of a pipeline's parts stay in there.
   void end_pipeline(Block& block) {
@@ -68,7 +70,7 @@ class Reader : FileReader {
   }
   void end_list(Block& block) {
     end_pipeline(block);
-    if (std::exchange(block.presumed, 0) != 0) outcome_ = Outcome::kPresumed;
+    if (std::exchange(block.presumed, 0) != 0) outcome_ = Outcome::kPresumed, does_succeed_ = false;
   }
   // A command, or what stands between two.
   void step() {
@@ -105,6 +107,7 @@ class Reader : FileReader {
     } else if (peek() == '(' && !takes_sum()) {
       open("(", runs_, 1);
     } else if (pos_ != begin) {  // the sum
+      take_redirections();
     } else if (peek() == ')') {
       close("(", 1);
     } else if (word == "{" || word == "if") {
@@ -141,6 +144,7 @@ class Reader : FileReader {
     } else if (word == "[[" || word == "[") {
       pos_ += word.size();
       settle(test(word == "[[" ? "]]" : "]", begin));
+      take_redirections();
     } else {
       simple();
     }
@@ -196,11 +200,15 @@ class Reader : FileReader {
   bool goes_again(Block& block) {
     if (block.kind != "loop" || block.again == std::string::npos || (!block.name.empty() && block.items.empty())) return false;
     if (block.is_endless && block.count > 1) return false;
-    script_.spend(pos_ - block.again + 4096, here());  // a thousand passes at most
+    script_.spend(pos_ - block.again + 2048, here());
+    const std::size_t again = block.again;
+    if (++block.turns == 1000) {  // the last one stands for all that follow
+      if (block.passes == 0) script_.loops.insert(block.passes = doubt("the loop", again));
+      block.again = std::string::npos;
+    }
     take_item(block);
-    pos_ = block.again;
-    runs_ = block.base = block.passes;
-    outcome_ = Outcome::kPresumed;
+    pos_ = again;
+    runs_ = block.base = block.passes, outcome_ = Outcome::kPresumed;
     return true;
   }
   // `break` and `continue`: nothing runs up to the loop's end, or nobody knows whether it does.
@@ -250,10 +258,13 @@ class Reader : FileReader {
     Variables given;
     const std::size_t begin = pos_, documents = here_documents_.size();
     const int runs = std::exchange(runs_, kNever), presumed = blocks_.back().presumed;
-    while (skip_blanks(), takes_assignment(&given)) {}
+    const auto is_template = [&] { return pos_ > begin && text_[pos_ - 1].c == '='; };  // A=<PATH>
+    while (skip_blanks(), takes_assignment(&given) || (!is_template() && takes_redirection())) {}
     // Else its variables are those of the command alone.
-    const bool is_assignment = ends_word(peek()) && !has("<>", peek());
+    const bool is_assignment = ends_word(peek()) && !has("<>(", peek());
     pos_ = begin;
+    here_documents_.erase(here_documents_.begin() + static_cast<std::ptrdiff_t>(documents), here_documents_.end());
+    output_.clear(), executes_ = false;
     const bool changes = is_assignment || is_listed(plain_word(), kDeclarations) || is_listed(plain_word(), "set unset shift read");
     runs_ = presumed != 0 && changes && blocks_.back().base == 0 ? presumed : runs;
     bool declares = false;
@@ -279,9 +290,11 @@ class Reader : FileReader {
     if (has_parentheses && (skip_blanks(), !takes(")"))) fail_alone();
     if (has_parentheses || (words.size() == 2 && first_word() == "function")) return function(bytes_of(words.back()));
     why_test_ = 0;
-    does_succeed_ = declares || is_listed(first_word(), "cd mkdir echo printf set source . module conda ulimit touch sleep shift");
-    settle(words.empty() || is_listed(first_word(), "true :") ? Outcome::kTrue
-           : first_word() == "false"                          ? Outcome::kFalse
+    if (runs_ != kNever && !(does_succeed_ = declares))
+      does_succeed_ = is_listed(first_word(), "cd mkdir echo printf set source . module conda ulimit touch sleep shift");
+    settle(words.empty() && executes_                           ? Outcome::kPresumed
+           : words.empty() || is_listed(first_word(), "true :") ? Outcome::kTrue
+           : first_word() == "false"                            ? Outcome::kFalse
            : first_word() == "test" ? outcome_of({words.begin() + 1, words.end()})
                                     : Outcome::kPresumed);
     if (declares && runs_ != kNever) declare(words, std::exchange(given, {}), at(begin));
@@ -327,6 +340,7 @@ class Reader : FileReader {
       const bool is_known = known != script_.variables.end();
       const int own = why == 0 && is_known ? known->second.why : why;
       variable.is_exported |= command == "export" || has(flags, 'x') || (is_known && known->second.is_exported);
+      variable.is_readonly |= command == "readonly" || has(flags, 'r');
       const std::string target = has(flags, 'n') && !variable.items.empty() ? bytes_of(variable.items[0]) : name;
       const Variable& changed = script_.change(name, begin) = std::move(variable);
       if (own != 0)
@@ -380,11 +394,7 @@ class Reader : FileReader {
     if (is_listed(name, "cd pushd popd")) script_.folder = is_folder_known ? script_.folder_at(texts[1]) : std::nullopt;
     for (const std::string& file : changed_by(texts)) lose(file);
     if (name == "unset") script_.unset(words, runs_ == 0 && texts.back().find('[') == std::string::npos ? 0 : doubted());
-    if (name == "set" && words.size() > 1) {
-      if (texts[1] == "--" || !has("-+", texts[1][0]))
-        script_.set_arguments({words.begin() + (texts[1] == "--" ? 2 : 1), words.end()}, begin, runs_);
-      else if (is_listed("allexport", texts.back()) || has(texts[1], 'a')) script_.exports_all = texts[1][0] == '-';
-    }
+    if (name == "set") script_.set(words, texts, begin, runs_);
     if (name == "shopt") script_.keeps_last |= texts.back() == "lastpipe";
     if (name == "shift") script_.shift(words, begin, runs_);
     const auto all = script_.variables.find("@");

@@ -70,6 +70,18 @@ void Script::set_arguments(const std::vector<Text>& items, int at, int runs) {
   change("@", at).items = items;
   for (std::size_t i = 0; i < items.size(); ++i) change(fmt::format("{}", i + 1), at).items = {items[i]};
 }
+void Script::set(const std::vector<Text>& words, const std::vector<std::string>& texts, int at, int runs) {
+  const std::size_t count = texts.size();
+  std::size_t i = 1;
+  for (; i < count && has("-+", texts[i][0]) && !is_listed(texts[i], "-- -"); ++i) {
+    const bool is_named = has(texts[i], 'o') && i + 1 < count;
+    if (has(texts[i], 'a') || (is_named && texts[i + 1] == "allexport")) exports_all = texts[i][0] == '-';
+    i += is_named ? 1 : 0;
+  }
+  if (i == count || (i + 1 == count && texts[i] == "-")) return;
+  i += is_listed(texts[i], "-- -") ? 1 : 0;
+  set_arguments({words.begin() + static_cast<std::ptrdiff_t>(i), words.end()}, at, runs);
+}
 void Script::shift(const std::vector<Text>& words, int at, int runs) {
   const auto all = variables.find("@");
   if (all == variables.end() || count_of(all->second) < 0) return;
@@ -79,7 +91,10 @@ void Script::shift(const std::vector<Text>& words, int at, int runs) {
   set_arguments(items, at, runs != 0 || words.size() == 1 ? runs : why_of(words[1]));
 }
 void Script::unset(const std::vector<Text>& words, int why) {
+  const bool is_function = words.size() > 1 && bytes_of(words[1]) == "-f";
   for (const Text& word : words) {
+    if (is_function && why == 0) functions.erase(bytes_of(word));
+    if (is_function) continue;
     const std::string text = bytes_of(word), name = text.substr(0, text.find('['));
     if (!variables.contains(name)) continue;
     if (why == 0 && name == text) erase(name, word.front().at);

@@ -28,7 +28,7 @@ using Text = std::vector<Char>;
 
 struct Variable {
   std::vector<Text> items;  // one, unless it is an array
-  bool is_exported = false;
+  bool is_exported = false, is_readonly = false;
   int why = 0;  // number of the reason for which it has no value, whatever is assigned: `declare -i` and others
 };
 using Variables = std::map<std::string, Variable, std::less<>>;
@@ -155,6 +155,8 @@ struct Script {
   Mark mark() const { return {changes.size(), folder, exits}; }
   void forget(const Mark& since);
   void set_arguments(const std::vector<Text>& items, int at, int runs);
+  // The builtin with these words, which `texts` are.
+  void set(const std::vector<Text>& words, const std::vector<std::string>& texts, int at, int runs);
   void shift(const std::vector<Text>& words, int at, int runs);
   void unset(const std::vector<Text>& words, int why);
   void keep_exported(int at);

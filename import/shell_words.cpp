@@ -10,6 +10,8 @@
 namespace trident::shell {
 namespace {
 
+constexpr const char* kBlanks = " \t\n";  // IFS, unless the script sets it
+
 bool is_match(std::string_view text, std::string_view pattern) {
   std::size_t t = 0, p = 0, star = pattern.npos, from = 0;
   while (t < text.size() || p < pattern.size()) {
@@ -143,10 +145,11 @@ bool WordReader::puts_expansion(Fields& out, std::size_t begin) {
   std::size_t length = 1;
   for (int open = 1; open > 0; ++length) {
     const char c = peek(length);
-    if (ends_word(c)) return false;
+    if (ends_word(c)) return script_.spend(length, at(from)), false;
     open += c == '{' ? 1 : c == '}' ? -1 : 0;
     expands |= c == ',' || (c == '.' && peek(length + 1) == '.');
   }
+  script_.spend(length, at(from));  // the next brace may look as far
   if (!expands) return false;
   pos_ += length;
   const int why = script_.reason(fmt::format("{} in line {} stands for several words; write them in its place",
@@ -201,11 +204,16 @@ void WordReader::dollar(Fields& out, bool is_quoted) {
     const bool is_expr = bytes_of(part(inner, std::min(inner + 5, end))) == "expr ";
     if (is_sum || is_expr) arithmetic(out, begin, inner + (is_sum ? 0 : 5), end, is_sum);
     else if (!puts_path(out, begin, inner, end)) put_not_executed(out, begin);
+  } else if (takes("[")) {  // a sum as it was written once
+    while (!at_end() && !takes("]")) ++pos_;
+    put_not_executed(out, begin);
   } else if (takes("{")) {
     parameter(out, begin, is_quoted);
   } else if (peek() == '\'' && !is_quoted) {
     skip_quoted(at(begin), true);
-    put_not_executed(out, begin);
+    const std::string text = typed(begin);
+    if (!is_listed(text, "$'\\n' $'\\t' $'\\n\\t'")) return put_not_executed(out, begin);
+    for (std::size_t i = 3; i + 1 < text.size(); i += 2) out.put({text[i] == 'n' ? '\n' : '\t', at(begin)});
   } else if (const std::string name = parameter_name(false); !name.empty()) {
     put_variable(out, begin, name, "", is_quoted);
   } else if (peek() != '"' || is_quoted) {
@@ -239,8 +247,15 @@ void WordReader::arithmetic(Fields& out, std::size_t begin, std::size_t inner, s
   }
   const Text text = content.take_one();
   if (why_of(text) != 0) return put_unknown(out, begin, why_of(text));
-  std::string sum = bytes_of(text);
-  std::erase_if(sum, [](char c) { return is_space(c) || c == '\\'; });  // expr has \*
+  std::string sum;
+  bool is_behind_blank = false;
+  for (const Char& one : text) {  // a blank ends a number, and expr takes each number and sign as a word
+    if (is_space(one.c)) is_behind_blank = true;
+    if (is_space(one.c) || one.c == '\\') continue;  // expr has \*
+    const bool was_digit = !sum.empty() && is_digit(sum.back()), are_digits = was_digit && is_digit(one.c);
+    has_sum |= !sum.empty() && (is_behind_blank ? are_digits : !has_names && was_digit != is_digit(one.c));
+    sum += one.c, is_behind_blank = false;
+  }
   const double value = sum_of(sum);
   if (has_sum || !std::isfinite(value)) return put_not_executed(out, begin);
   for (const char digit : fmt::format("{}", static_cast<std::int64_t>(value))) out.put({digit, at(begin)});
@@ -291,8 +306,15 @@ void WordReader::put_variable(Fields& out, std::size_t begin, const std::string&
   if (!is_all && (subscript.size() > 4 || !std::ranges::all_of(subscript, is_digit))) return put_not_executed(out, begin);
   const std::vector<Text>& items = found->second.items;
   const bool joins = is_all && subscript != "@" && name != "@";
-  if (((out.splits && !is_quoted) || joins) && script_.variables.contains("IFS"))
-    return put_unknown(out, begin, doubt("IFS", begin));
+  if (const auto ifs = script_.variables.find("IFS"); ((out.splits && !is_quoted) || joins) && ifs != script_.variables.end()) {
+    const bool is_known = !ifs->second.items.empty() && why_of(ifs->second.items[0]) == 0;
+    const std::string signs = is_known ? bytes_of(ifs->second.items[0]) : "";
+    const auto is_plain = [&](const Text& item) {
+      return std::ranges::none_of(item, [&](const Char& c) { return is_space(c.c) || has(signs, c.c); });
+    };
+    if (!is_known || (signs != kBlanks && (joins || !std::ranges::all_of(items, is_plain))))
+      return put_unknown(out, begin, doubt("IFS", begin));
+  }
   has_no_items_ |= is_all && items.empty();
   const std::size_t first = is_all || subscript.empty() ? 0 : std::stoul(subscript);
   for (std::size_t i = first; i < (is_all ? items.size() : std::min(items.size(), first + 1)); ++i) {
@@ -305,7 +327,7 @@ void WordReader::put_variable(Fields& out, std::size_t begin, const std::string&
 }
 
 void WordReader::put_unset(Fields& out, std::size_t begin, const std::string& name, bool is_quoted) {
-  if (const std::string path = script_.path_of(name); !path.empty()) {
+  if (const std::string path = name == "IFS" ? kBlanks : script_.path_of(name); !path.empty()) {
     Text value;
     for (const char c : path) value.push_back({c, at(begin)});
     script_.spend(value.size(), at(begin));

@@ -143,11 +143,12 @@ struct Block {
   Mark mark;         // at the begin of the pipeline
   Mark outer;        // at the begin of the block
   int presumed = 0;  // number of the reason for which nobody knows whether && or || goes on here; 0: it does
-  bool is_piped = false, is_not = false;
+  bool is_piped = false, is_not = false, is_skipped = false;  // skipped: none of it runs
   // A loop that is followed goes back there, its commands run as `passes` says, and `for` has these items left.
   std::size_t again = std::string::npos;
   int passes = 0;
-  int count = 0;  // of passes
+  int count = 0;  // of passes whose condition never ends them
+  int turns = 0;  // of all passes
   bool is_until = false, is_endless = false;
   std::string name = {};
   std::vector<Text> items = {};
@@ -168,6 +169,7 @@ class WordReader : protected Cursor {
   }
   void put_not_executed(Fields& out, std::size_t begin) {
     const std::string shown = typed(begin);
+    executes_ = true;
     put_unknown(out, begin, script_.reason(fmt::format("{} in line {} would have to be executed; write its value in its place",
                                                        in_quotes(shown, 40), line_of(begin))));
   }
@@ -204,6 +206,7 @@ class WordReader : protected Cursor {
   int runs_ = 0;               // of the next command: 0, kNever, or the number of the reason for which nobody knows
   bool in_test_ = false;       // a variable that is set nowhere is empty
   int why_test_ = 0;           // why nobody knows what the last test comes to
+  bool executes_ = false;      // put_not_executed() was called
   bool has_no_items_ = false;  // "${A[@]}" of an empty array was replaced: its quotes make no word
 };
 
@@ -241,8 +244,9 @@ class FileReader : protected WordReader {
       given->try_emplace(name, script_.change(name, at(begin)));
     Variable& variable = given != nullptr ? (*given)[name] : script_.change(name, at(begin));
     variable.is_exported |= script_.exports_all;
-    if (is_element || has_keys || variable.why != 0 || runs_ != 0) {
-      const int why = runs_ != 0 ? runs_ : variable.why != 0 ? variable.why : doubt("an element", begin);
+    if (is_element || has_keys || variable.why != 0 || variable.is_readonly || runs_ != 0) {
+      const int why = runs_ != 0 ? runs_ : variable.why != 0 ? variable.why
+                    : doubt(variable.is_readonly ? "a readonly variable" : "an element", begin);
       set_unknown(variable, name, at(begin), why);
     } else if (appends && !is_array && !variable.items.empty()) {
       variable.items[0].insert(variable.items[0].end(), items[0].begin(), items[0].end());
@@ -270,6 +274,10 @@ class FileReader : protected WordReader {
     lose(is_standard ? std::exchange(output_, where) : where);
     if (is_standard) appends_ = appends;
     return true;
+  }
+  void take_redirections() {  // behind a block or a test
+    for (skip_blanks(); takes_redirection(); skip_blanks()) {}
+    lose(std::exchange(output_, {}));
   }
   std::string file_name(const std::string& path) const {
     return shell_file_name((std::filesystem::path(script_.folder.value_or("")) / path).string());
@@ -314,6 +322,7 @@ class FileReader : protected WordReader {
     for (takes("("); !takes(")"); skip_blanks(), takes("|"), skip_blanks()) {
       const std::size_t from = pos_;
       const Text one = scanned_word();
+      script_.spend(subject.size(), at(from));
       if (pos_ == from) script_.fail(at(begin), "no \")\" ends this pattern");
       any = std::max(any, has_quoted_sign(part(from, pos_)) ? Outcome::kUnknown : match_of(subject, one));
     }

@@ -164,6 +164,8 @@ TEST_F(ImportCommand, ACommandAsArgumentsIsToldWhereItGoes) {
   const std::vector<std::string> remedy{"a command is read from a file or standard input", "trident import - <<'EOF'"};
   expect_one_line(run_program({"import", "accelerate", "launch", "--use_fsdp", "sft.py", "--learning_rate", "1e-5"}), 64, remedy);
   expect_one_line(run_program({"import", "CUDA_VISIBLE_DEVICES=0 torchrun sft.py"}), 64, remedy);
+  expect_one_line(run_program({"import", "none.yaml", "--from", "trl"}), 64, {"none.yaml"});
+  expect_one_line(run_program({"import", "--json", "trl", "--from", "trl"}), 64, remedy);
   expect_parts(succeeded(run_program({"import", "--help"})).out, {"Examples:", "trident import - <<'EOF'"});
 }
 

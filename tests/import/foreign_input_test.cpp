@@ -285,7 +285,8 @@ TEST_F(ForeignInput, ValuesThatOnlyTheScriptsUserKnowsAreRemarked) {
   for (const std::string flag : {"--data-path 0.3 a 0.7 $B", "--lr $B --bf16"})
     EXPECT_TRUE(contains(of_command("torchrun pretrain_gpt.py " + flag), "$B")) << "a list goes on, and one word is the value";
   EXPECT_EQ(refusal("for i in 1 2; do\n  torchrun x.py --lr $i\ndone"),
-            "run.sh:2:3: a second command of a training, beside that in line 2; give import one of them");
+            "run.sh:2:3: the script runs this command again with other values; write those of the run that is meant in their "
+            "place");
   EXPECT_EQ(refusal("for i in $(ls); do\n  torchrun x.py\ndone"),
             "run.sh:2:3: nobody knows whether this command runs: it depends on the loop in line 1, which import does not follow; "
             "give import "

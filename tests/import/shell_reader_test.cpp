@@ -396,6 +396,29 @@ TEST(ShellReader, SettingsOfACommandArePassedOn) {
   EXPECT_EQ(setting("NGPU=4\nrun"), "");
 }
 
+// Each case comes to the value that bash 5.2 gives "N", where "8" stood before; "??": import does not know without executing.
+TEST(ShellReader, OutcomesAreThoseOfTheLastCommand) {
+  const auto last = [](const std::string& script) {
+    const std::string all = words_in("N=8\n" + script + "\nrun $N");
+    return all.substr(all.rfind('|') + 1);
+  };
+  for (const char* const stays : {"if [ $N -gt 10 ] 2>/dev/null; then N=4; fi", "[[ $N == 4 ]] >/dev/null && N=4",
+                                  "[ $N = 8 ] 2>/dev/null || N=4", "{ [ -n \"$A\" ] || [ -n \"$B\" ]; } && N=4",
+                                  "( [ a = b ] ) && N=4", "{ true; } || N=4", "[ a = a ] || { N=4; }", "unset -f N"})
+    EXPECT_EQ(last(stays), "8") << stays;
+  for (const char* const changes : {"N=4 2>/dev/null", "> /dev/null N=4", "N=4>/dev/null", "[ $N = 8 ] 2>/dev/null && N=4",
+                                    "[ a = b ] && { x; } || N=4", "{ echo; } && N=4", "set x; set -x -- 4; N=$1",
+                                    "set x; set -eu -- 4; N=$1", "IFS=$'\\n\\t'; N=4", "O=$IFS; IFS=,; IFS=$O; N=4",
+                                    "readonly N=4", "set x; set +x 4; N=$1", "set x; set -euo pipefail 4; N=$1"})
+    EXPECT_EQ(last(changes), "4") << changes;
+  for (const char* const open :
+       {"(( N == 9 )) 2>/dev/null && N=4", "if X=$(x -L 2>/dev/null); then N=4; fi", "X=$(false) || N=4", "X=`x` && N=4",
+        "N=$(nproc) 2>/dev/null", "( [ -f x ] ) && N=4", "(exit 3) || N=6", "if [ a = a ]; then [ a = b ]; fi && N=4",
+        "{ x && echo; } && N=4", "readonly N; N=4", "IFS=x; N=axb", "N=$[ 2 + 2 ]", "N=$((1 0))", "N=$(expr 16/4)",
+        "N=0; while [ $N -lt 2000 ]; do N=$((N+1)); done"})
+    EXPECT_EQ(last(open).substr(0, 2), "??") << open;
+}
+
 TEST(ShellReader, WhatDoesNotCloseIsRefusedByItsPlace) {
   EXPECT_EQ(refused_shell("a\n b 'c"), "run.sh:2:4: nothing closes this quote");
   EXPECT_EQ(refused_shell("a \"b"), "run.sh:1:4: nothing closes this quote");
@@ -421,6 +444,10 @@ TEST(ShellReader, SizesAreLimited) {
   std::string doubts = "A=$(x); N=0\nwhile [ $N -lt 600 ]; do N=$((N+1))\n";  // each with a reason
   for (int i = 0; i < 100; ++i) doubts += "[ $A ]&&A=1\n";
   EXPECT_NE(refused_shell(doubts + "done").find("more than 4 MiB once variables are replaced"), std::string::npos);
+  EXPECT_NE(refused_shell("run " + std::string(50'000, '{')).find("more than 4 MiB"), std::string::npos);
+  std::string patterns = "case " + std::string(50'000, 'a') + " in ";
+  for (int i = 0; i < 1000; ++i) patterns += "b|";
+  EXPECT_NE(refused_shell(patterns + "c) x ;; esac").find("more than 4 MiB"), std::string::npos);
   std::string deep;
   for (int i = 0; i < 100; ++i) deep += "${A:-";
   EXPECT_NE(refused_shell("run " + deep).find("more than 64 levels"), std::string::npos);
