@@ -401,8 +401,11 @@ void expect_serial_cross_entropy(const Case& c, float softcap, const std::vector
       Pass& p = unit.pass(PassKind::kForward);
       const ScratchScope scope(p.scratch_cursor());
       const VocabParallelCrossEntropy::Rows all = cross_entropy.begin(p);
-      in_pieces([&](TensorView piece, std::int64_t first) { cross_entropy.add_rows(p, all, piece, first, target_view); });
-      cross_entropy.finish(p, all, with_rows, target_view);
+      in_pieces([&](TensorView piece, std::int64_t first) {
+        cross_entropy.add_rows(p, all, piece, first, target_view);
+        cross_entropy.reduce_rows(p, all, first, piece.shape()[0], target_view);
+      });
+      cross_entropy.report(p, all, with_rows, target_view);
     }
     serial.expect_rows(of_rows, target_logits);
     EXPECT_EQ(result, whole);
