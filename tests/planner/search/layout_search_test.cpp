@@ -270,8 +270,8 @@ TEST(LayoutSearch, ChoicesStandInTheOrderOfTheirNumbers) {
   EXPECT_EQ(choices.times()[0].seconds, 11);
   EXPECT_EQ(choices.times()[3].seconds, 26);
   const std::string text = to_text(choices.times());
-  EXPECT_NE(text.find("tensor 1                     11 s  +0.0 %"), std::string::npos) << text;
-  EXPECT_NE(text.find("tensor 16 (across nodes)     26 s  +136.4 %"), std::string::npos) << text;
+  EXPECT_NE(text.find("tensor 1                     11.00 s  +0.0 %"), std::string::npos) << text;
+  EXPECT_NE(text.find("tensor 16 (across nodes)     26.00 s  +136.4 %"), std::string::npos) << text;
 }
 
 // One rank stands for all of its stage: 16,384 GPUs are 16 simulated ranks.
