@@ -48,7 +48,7 @@ endif()
 if(TRIDENT_SANITIZE)
   target_compile_options(trident_options INTERFACE -fsanitize=${TRIDENT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
   # Of the tests' own sources, where these checks take a quarter of compiling, the address sanitizer sees null and foreign pointers as well.
-  # What a test does once is not optimized: that takes as long as all else that compiling it does.
+  # The compiler does not optimize code that a test runs once: that takes as long as the rest of compiling it.
   if(TRIDENT_SANITIZE MATCHES undefined)
     target_compile_options(trident_options INTERFACE $<$<BOOL:$<TARGET_PROPERTY:TRIDENT_TEST>>:-fno-sanitize=null,vptr,alignment>
       $<$<IN_LIST:$<TARGET_PROPERTY:TRIDENT_TEST>,-O0$<SEMICOLON>-O1>:-O0>)
@@ -64,8 +64,8 @@ if(TRIDENT_FUZZ)  # what guides libFuzzer; its main() is linked to the programs 
   target_compile_options(trident_options INTERFACE -fsanitize=fuzzer-no-link)
 endif()
 
-# What a test does once takes longer to compile than to run: without optimization it compiles in two thirds of the time. Tests of
-# arithmetic loop, and so do simulated kernels and scalar references, which libraries of the tests hold at -O3.
+# Code that a test runs once takes longer to compile than to run: it compiles in two thirds of the time without optimization. Tests
+# of arithmetic loop, and so do simulated kernels and scalar references, which libraries of the tests hold at -O3.
 target_compile_options(trident_options INTERFACE
   $<$<AND:$<CONFIG:Release>,$<BOOL:$<TARGET_PROPERTY:TRIDENT_TEST>>>:$<$<COMPILE_LANGUAGE:CXX>:$<TARGET_PROPERTY:TRIDENT_TEST>>>)
 

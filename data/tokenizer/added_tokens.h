@@ -31,7 +31,7 @@ inline std::vector<AddedToken> plain_added_tokens() { return {{.content = "<|end
 // Cuts tokens out of texts in time linear in the text, whatever the tokens are.
 class AddedTokens {
  public:
-  // No content is empty. Of two with one content the first counts.
+  // No content is empty. The first of two with one content counts.
   explicit AddedTokens(std::vector<AddedToken> tokens);
   bool is_empty() const { return tokens_.empty(); }
 

@@ -48,7 +48,7 @@ std::uintptr_t load_offset() {
   return offset;
 }
 
-// Functions of the program's symbol table by address, of those that may be kernels.
+// Functions of the program's symbol table that may be kernels, by address.
 std::map<std::uintptr_t, std::string> functions_of_program() {
   const std::string image = read_file("/proc/self/exe");
   const auto header = read_at<Elf64_Ehdr>(image, 0);
