@@ -11,21 +11,24 @@
 namespace trident {
 namespace {
 
-struct SystemNames {
+struct System {
   std::string_view name, default_origin;
+  std::span<const ForeignKey> (*rows)();
 };
 // In the order of ForeignSystem.
-constexpr std::array<SystemNames, kForeignSystems> kSystems{{{"Accelerate", "Accelerate's default"},
-                                                             {"DeepSpeed", "DeepSpeed's default"},
-                                                             {"Hugging Face: Trainer, TRL, PEFT", "TrainingArguments' default"},
-                                                             {"ms-swift", "ms-swift's default"},
-                                                             {"axolotl", "axolotl's default"},
-                                                             {"LLaMA-Factory", "LLaMA-Factory's default"},
-                                                             {"Megatron-LM", "Megatron-LM's default"},
-                                                             {"torchtitan", "torchtitan's default"},
-                                                             {"OLMo", "OLMo's default"},
-                                                             {"launchers", "the launcher's default"},
-                                                             {"others", "its default"}}};
+constexpr std::array<System, kForeignSystems> kSystems{{
+    {"Accelerate", "Accelerate's default", accelerate_rows},
+    {"DeepSpeed", "DeepSpeed's default", deepspeed_rows},
+    {"Hugging Face: Trainer, TRL, PEFT", "TrainingArguments' default", hugging_face_rows},
+    {"ms-swift", "ms-swift's default", swift_rows},
+    {"axolotl", "axolotl's default", axolotl_rows},
+    {"LLaMA-Factory", "LLaMA-Factory's default", llama_factory_rows},
+    {"Megatron-LM", "Megatron-LM's default", megatron_rows},
+    {"torchtitan", "torchtitan's default", torchtitan_rows},
+    {"OLMo", "OLMo's default", olmo_rows},
+    {"launchers", "the launcher's default", launcher_rows},
+    {"others", "its default", other_rows},
+}};
 
 std::vector<std::string_view> parts_of(std::string_view list) {
   std::vector<std::string_view> parts;
@@ -63,10 +66,13 @@ std::string plain_foreign_name(std::string_view name) {
 std::span<const ForeignSection> foreign_sections() {
   static const std::vector<ForeignSection> sections = [] {
     std::vector<ForeignSection> all;
-    for (const auto part : {accelerate_sections(), deepspeed_sections(), hugging_face_sections(), swift_sections(),
-                            axolotl_sections(), llama_factory_sections(), megatron_sections(), torchtitan_sections(),
-                            olmo_sections(), launcher_sections(), other_sections()})
-      all.insert(all.end(), part.begin(), part.end());
+    for (std::size_t i = 0; i < kSystems.size(); ++i)
+      for (std::span<const ForeignKey> rows = kSystems[i].rows(); !rows.empty();) {
+        const auto behind = std::find_if(rows.begin() + 1, rows.end(), is_heading);
+        const std::size_t count = static_cast<std::size_t>(behind - rows.begin());
+        all.push_back({static_cast<ForeignSystem>(i), rows.front().names, rows.subspan(1, count - 1)});
+        rows = rows.subspan(count);
+      }
     return all;
   }();
   return sections;

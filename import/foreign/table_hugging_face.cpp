@@ -13,49 +13,50 @@ constexpr std::string_view kSchedules = "linear, cosine, cosine_with_min_lr, con
                            kMoreBits = "the same rule, whose states have 32 bits here and take the memory of those",
                            kPresetFile = "ms-swift's name of a file of DeepSpeed's";
 
-constexpr ForeignKey kBatchAndRun[] = {
-    {"program", kAlways, "@program", {}, "its name says whose defaults count: sft.py and dpo.py have TRL's, others Trainer's"},
-    {"config, deepspeed_config", kAlways, {}, {}, "its file is read"},
+constexpr std::string_view kKeepsDropout = "the model's own configuration says how much; loss.type dpo takes no adapter.dropout";
+
+constexpr ForeignKey kHuggingFaceRows[] = {
+    heading("Batch, run and precision"),
+    always("program", "its name says whose defaults count: sft.py and dpo.py have TRL's, others Trainer's", "@program"),
+    always("config, deepspeed_config", "its file is read"),
     {"output_dir", kMapped, "run.dir"},
     {"overwrite_output_dir", kMapped, "run.overwrite"},
-    {"do_train, do_eval, do_predict", kAlways, "trident eval", {}, "trident train trains, and evaluates where eval.every says so"},
+    always("do_train, do_eval, do_predict", "trident train trains, and evaluates where eval.every says so", "trident eval"),
     {"max_steps", kMapped, "run.steps@max_steps", {}, "updates; where it is above 0 num_train_epochs does not count"},
     {"num_train_epochs, epochs", kMapped, "run.epochs", {}, "in the place of run.steps", "3"},
     {"per_device_train_batch_size, per_gpu_train_batch_size", kMapped, "batch.micro", {}, {}, "8"},
-    {"per_device_eval_batch_size, per_gpu_eval_batch_size, eval_accumulation_steps", kAlways, {}, {},
-     "an evaluation takes batch.micro sequences at a time"},
+    always("per_device_eval_batch_size, per_gpu_eval_batch_size, eval_accumulation_steps",
+     "an evaluation takes batch.micro sequences at a time"),
     {"gradient_accumulation_steps", kMapped, "batch.global@accumulation", {}, "batch.micro x parallel.data x N", "1"},
     {"accelerator_config.gradient_accumulation_kwargs.num_steps", kMapped, "batch.global@accumulation", {},
      "batch.micro x parallel.data x N"},
     {"accelerator_config.gradient_accumulation_kwargs.sync_each_batch", kMapped, "parallel.grad_sync", "{\"every\": 1}"},
-    {"auto_find_batch_size", kDiffers, {}, {}, "no batch size is searched for; trident plan says which batch.micro fits"},
-    {"split_batches, accelerator_config.split_batches", kRefused, {}, {},
-     "batch.micro is the size of one rank's pass, not of all ranks' together"},
+    differs("auto_find_batch_size", "no batch size is searched for; trident plan says which batch.micro fits"),
+    refused("split_batches, accelerator_config.split_batches", "batch.micro is the size of one rank's pass, not of all ranks' "
+     "together"),
     {"seed", kMapped, "run.seed", {}, {}, "42"},
-    {"data_seed", kDiffers, {}, {}, "the order of samples is drawn from run.seed"},
+    differs("data_seed", "the order of samples is drawn from run.seed"),
     {"full_determinism", kMapped, "cuda.deterministic", "true"},
     {"no_cuda, use_cpu", kMapped, "device", "\"cpu\""},
     {"bf16", kMapped, "precision.compute", "\"bf16\"", {}, "false"},
     {"bf16 = false, no, 0", kMapped, "precision.compute", "\"fp32\"", "unless another key says otherwise", {},
      Convert::kUnlessImplied},
     {"fp16", kMapped, "precision.compute", "\"fp16\""},
-    {"dtype, torch_dtype, model_init_kwargs.dtype, model_init_kwargs.torch_dtype = float32, torch.float32, fp32", kAlways, {}, {},
-     "the format of weights; bf16 and fp16 say that of products"},
+    always("dtype, torch_dtype, model_init_kwargs.dtype, model_init_kwargs.torch_dtype = float32, torch.float32, fp32",
+     "the format of weights; bf16 and fp16 say that of products"),
     {"dtype, torch_dtype, model_init_kwargs.dtype, model_init_kwargs.torch_dtype", kMapped, "precision.compute", {},
      "where bf16 and fp16 are not given; master weights stay fp32 here", {}, Convert::kUnlessSaid},
     {"tf32", kMapped, "cuda.tf32", "true"},
-    {"fp16_full_eval, bf16_full_eval, half_precision_backend, fp16_backend, fp16_opt_level", kAlways, {}, {},
-     "evaluation computes in precision.compute, and there is one implementation"},
+    always("fp16_full_eval, bf16_full_eval, half_precision_backend, fp16_backend, fp16_opt_level", "evaluation computes in "
+     "precision.compute, and there is one implementation"),
     {"gradient_checkpointing, activation_checkpointing", kMapped, "recompute.policy", "\"full\""},
     {"gradient_checkpointing, activation_checkpointing = false, no, 0", kMapped, "recompute.policy", "\"none\"",
      "unless another key says otherwise", {}, Convert::kUnlessSaid},
     {"no_gradient_checkpointing", kMapped, "recompute.policy", "\"none\"", {}, {}, Convert::kUnlessSaid},
-    {"gradient_checkpointing_kwargs*, activation_checkpointing_kwargs*, gradient_checkpointing_use_reentrant", kAlways, {}, {},
-     "whole blocks are computed again, in one way"},
+    always("gradient_checkpointing_kwargs*, activation_checkpointing_kwargs*, gradient_checkpointing_use_reentrant",
+     "whole blocks are computed again, in one way"),
     {"activation_offloading", kNotBuilt, "offload.activations", "\"host\""},
-};
-
-constexpr ForeignKey kOptimizer[] = {
+    heading("Optimizer and learning rate"),
     {"learning_rate", kMapped, "optimizer.lr", {}, {}, "5e-5"},
     {"weight_decay", kMapped, "optimizer.weight_decay", {}, "biases and norms are not decayed, as in Trainer", "0"},
     {"adam_beta1", kMapped, "optimizer.betas@beta1", {}, {}, "0.9"},
@@ -75,9 +76,8 @@ constexpr ForeignKey kOptimizer[] = {
     {"adafactor", kNotBuilt, "optimizer.type", "\"adafactor\""},
     {"optim, optimizer = sgd", kNotBuilt, "optimizer.type", "\"sgd\""},
     {"optim, optimizer = muon", kNotBuilt, "optimizer.type", "\"muon\""},
-    {"optim, optimizer", kRefused, {}, {}, "adamw_torch and lion_32bit are there, whose states have 32 bits"},
-    {"optim_args, optim_target_modules", kRefused, {}, {},
-     "adam_beta1, adam_beta2, adam_epsilon and weight_decay say all there is"},
+    refused("optim, optimizer", "adamw_torch and lion_32bit are there, whose states have 32 bits"),
+    refused("optim_args, optim_target_modules", "adam_beta1, adam_beta2, adam_epsilon and weight_decay say all there is"),
     {"lr_scheduler_type, lr_scheduler = linear", kMapped, "lr_schedule.type", "\"linear\"", kStepAhead, "\"linear\""},
     {"lr_scheduler_type, lr_scheduler = cosine, cosine_with_min_lr", kMapped, "lr_schedule.type", "\"cosine\"", kStepAhead},
     {"lr_scheduler_type, lr_scheduler = constant", kMapped, "lr_schedule.type", "\"constant\"",
@@ -89,27 +89,24 @@ constexpr ForeignKey kOptimizer[] = {
      "its time scale is the warm-up"},
     {"lr_scheduler_type, lr_scheduler = warmup_stable_decay", kMapped, "lr_schedule.type", "\"wsd\"",
      "with lr_scheduler_kwargs.num_decay_steps"},
-    {"lr_scheduler_type, lr_scheduler", kRefused, {}, {}, kSchedules},
+    refused("lr_scheduler_type, lr_scheduler", kSchedules),
     {"lr_scheduler_kwargs.min_lr", kMapped, "lr_schedule.min_lr"},
     {"lr_scheduler_kwargs.min_lr_rate, lr_scheduler_kwargs.min_lr_ratio", kMapped, "lr_schedule.min_lr@min_lr_ratio"},
     {"lr_scheduler_kwargs.num_decay_steps", kMapped, "lr_schedule.wsd_decay_steps"},
     {"lr_scheduler_kwargs.decay_type = linear, cosine", kMapped, "lr_schedule.wsd_decay_type"},
     {"lr_scheduler_kwargs.decay_type = 1-sqrt", kMapped, "lr_schedule.wsd_decay_type", "\"minus_sqrt\""},
-    {"lr_scheduler_kwargs.warmup_type = linear", kAlways, {}, {}, "the warm-up is linear"},
-    {"lr_scheduler_kwargs.num_cycles = 0.5", kAlways, {}, {}, "half a wave, from the highest rate to the lowest"},
-    {"lr_scheduler_kwargs*", kRefused, {}, {}, kSchedules},
+    always("lr_scheduler_kwargs.warmup_type = linear", "the warm-up is linear"),
+    always("lr_scheduler_kwargs.num_cycles = 0.5", "half a wave, from the highest rate to the lowest"),
+    refused("lr_scheduler_kwargs*", kSchedules),
     {"warmup_steps", kMapped, "lr_schedule.warmup_steps", {}, "below 1 it is a share of the run's steps"},
     {"warmup_ratio", kMapped, "lr_schedule.warmup_steps@warmup_ratio", {}, "X x run.steps"},
-    {"no_average_tokens_across_devices", kDiffers, {}, {},
-     "the loss is the mean over the targets of all ranks, not the mean of their means"},
-    {"average_tokens_across_devices = false", kDiffers, {}, {},
-     "the loss is the mean over the targets of all ranks, not the mean of their means"},
-    {"average_tokens_across_devices", kAlways, {}, {}, "the loss is the mean over the targets of all ranks"},
-    {"label_smoothing_factor, neftune_noise_alpha, router_aux_loss_coef", kRefused, {}, {},
-     "the loss is the cross-entropy of the next token, without additions"},
-};
-
-constexpr ForeignKey kParallelism[] = {
+    differs("no_average_tokens_across_devices", "the loss is the mean over the targets of all ranks, not the mean of their means"),
+    differs("average_tokens_across_devices = false", "the loss is the mean over the targets of all ranks, not the mean of their "
+     "means"),
+    always("average_tokens_across_devices", "the loss is the mean over the targets of all ranks"),
+    refused("label_smoothing_factor, neftune_noise_alpha, router_aux_loss_coef",
+     "the loss is the cross-entropy of the next token, without additions"),
+    heading("Parallelism and memory"),
     {"deepspeed = zero0", kMapped, "parallel.zero", "\"ddp\"", kPresetFile},
     {"deepspeed = zero1", kMapped, "parallel.zero", "\"zero1\"", kPresetFile},
     {"deepspeed = zero2, zero2_offload", kMapped, "parallel.zero", "\"zero2\"", kPresetFile},
@@ -117,37 +114,33 @@ constexpr ForeignKey kParallelism[] = {
     {"deepspeed = zero2_offload, zero3_offload", kNotBuilt, "offload.optimizer", "\"host\""},
     {"deepspeed = zero3_offload", kNotBuilt, "offload.parameters", "\"host\""},
     {"deepspeed = null", kMapped, "parallel.zero", "\"ddp\"", "unless another key says otherwise", "null", Convert::kUnlessImplied},
-    {"deepspeed", kAlways, "trident import FILE", {},
-     "its file is read as one of DeepSpeed's; ddp, zero1, zero2, zero3 are its stages"},
+    always("deepspeed", "its file is read as one of DeepSpeed's; ddp, zero1, zero2, zero3 are its stages", "trident import FILE"),
     {"accelerate_config = zero1, zero2, zero3", kMapped, "parallel.zero", {},
      "TRL's own file of that name, without its number of processes: give trident import --ranks N"},
     {"accelerate_config = fsdp1, fsdp2", kMapped, "parallel.zero", "\"zero3\"", "likewise"},
     {"accelerate_config = multi_gpu, single_gpu", kMapped, "parallel.zero", "\"ddp\"", "likewise"},
-    {"accelerate_config", kAlways, {}, {}, "its file is read"},
+    always("accelerate_config", "its file is read"),
     {"fsdp = full_shard, hybrid_shard, true, fsdp2", kMapped, "parallel.zero", "\"zero3\"", {}, {}, Convert::kUnlessSaid},
     {"fsdp = fsdp2", kMapped, "recompute.policy", "\"full\"", "ms-swift's file of that name has it", {}, Convert::kUnlessImplied},
     {"fsdp = shard_grad_op, hybrid_shard_zero2", kMapped, "parallel.zero", "\"shard_grad_op\"", {}, {}, Convert::kUnlessSaid},
     {"fsdp = no_shard", kMapped, "parallel.zero", "\"ddp\"", {}, {}, Convert::kUnlessSaid},
     {"fsdp = hybrid_shard, hybrid_shard_zero2", kNotBuilt, "parallel.shard_group", "\"node\""},
     {"fsdp = offload", kNotBuilt, "offload.parameters@fsdp_offload", "\"host\"", kFsdpOffload},
-    {"fsdp = auto_wrap, no, none, false, null", kAlways, {}, {}, "each block is a unit"},
+    always("fsdp = auto_wrap, no, none, false, null", "each block is a unit"),
     {"fsdp", kMapped, "parallel.zero", {}, "SHARD_GRAD_OP is shard_grad_op, NO_SHARD is ddp", {}, Convert::kWords},
-    {"fsdp_config, parallelism_config, fsdp_min_num_params, fsdp_transformer_layer_cls_to_wrap", kAlways, {}, {},
-     "each block is a unit; keys within are Accelerate's"},
-    {"accelerator_config*, dispatch_batches", kAlways, {}, {},
-     "samples are drawn by run.seed, the same in every layout, and read ahead"},
+    always("fsdp_config, parallelism_config, fsdp_min_num_params, fsdp_transformer_layer_cls_to_wrap",
+     "each block is a unit; keys within are Accelerate's"),
+    always("accelerator_config*, dispatch_batches", "samples are drawn by run.seed, the same in every layout, and read ahead"),
     {"ddp_bucket_cap_mb", kMapped, "parallel.bucket_mb"},
-    {"ddp_timeout", kDiffers, {}, {}, "cuda.nccl_timeout, at most 590 s, is how long a group of NCCL may stand still"},
-    {"ddp_*, xpu_backend, local_rank, tpu_num_cores, mp_parameters, sharded_ddp, use_mps_device, use_ipex, jit_mode_eval, "
-     "ray_scope, tpu_metrics_debug", kAlways, {}, {}, "ranks are threads or MPI processes, and every parameter's gradient is known "
-     "before the start"},
-    {"torch_compile*, torchdynamo, use_liger_kernel, use_liger, liger_kernel_config*, use_cache, torch_empty_cache_steps, "
-     "enable_jit_checkpoint", kAlways, {}, {}, "there is nothing to compile or to patch; memory is planned before the start"},
-    {"attn_implementation, use_flash_attention_2, model_init_kwargs.attn_implementation", kAlways, {}, {},
-     "attention never stores the scores"},
-};
-
-constexpr ForeignKey kSavingAndLogging[] = {
+    differs("ddp_timeout", "cuda.nccl_timeout, at most 590 s, is how long a group of NCCL may stand still"),
+    always("ddp_*, xpu_backend, local_rank, tpu_num_cores, mp_parameters, sharded_ddp, use_mps_device, use_ipex, jit_mode_eval, "
+     "ray_scope, tpu_metrics_debug", "ranks are threads or MPI processes, and every parameter's gradient is known before the "
+     "start"),
+    always("torch_compile*, torchdynamo, use_liger_kernel, use_liger, liger_kernel_config*, use_cache, torch_empty_cache_steps, "
+     "enable_jit_checkpoint", "there is nothing to compile or to patch; memory is planned before the start"),
+    always("attn_implementation, use_flash_attention_2, model_init_kwargs.attn_implementation",
+     "attention never stores the scores"),
+    heading("Checkpoints, evaluation, logs"),
     {"save_strategy = no, false", kMapped, "checkpoint.every", "\"end\"", "the last step alone is saved, as TRL's scripts do"},
     {"save_strategy", kMapped, "checkpoint.every@save_strategy", {}, "steps between checkpoints, or epoch"},
     {"save_steps", kMapped, "checkpoint.every@save_steps", {}, {}, "500"},
@@ -155,41 +148,39 @@ constexpr ForeignKey kSavingAndLogging[] = {
     {"save_total_limit", kMapped, "checkpoint.keep_last"},
     {"save_only_model", kMapped, "checkpoint.content", "\"weights\"", "a run cannot go on from them"},
     {"load_best_model_at_end", kMapped, "checkpoint.keep_best", "true", "trident ckpt ls shows what is kept"},
-    {"metric_for_best_model = loss, eval_loss", kAlways, {}, {}, "the validation loss says which checkpoint is best"},
-    {"metric_for_best_model", kDiffers, {}, {}, "the validation loss says which checkpoint is best"},
-    {"greater_is_better, save_safetensors, save_on_each_node, restore_callback_states_from_checkpoint, past_index, max_shard_size",
-     kAlways, {}, {}, "a checkpoint is one folder of all ranks; trident convert makes safetensors of it"},
+    always("metric_for_best_model = loss, eval_loss", "the validation loss says which checkpoint is best"),
+    differs("metric_for_best_model", "the validation loss says which checkpoint is best"),
+    always("greater_is_better, save_safetensors, save_on_each_node, restore_callback_states_from_checkpoint, past_index, "
+     "max_shard_size", "a checkpoint is one folder of all ranks; trident convert makes safetensors of it"),
     {"resume_from_checkpoint = true", kMapped, "checkpoint.resume", "\"auto\"", "auto: the newest in checkpoint.dir"},
-    {"resume_from_checkpoint = false, null, none", kDiffers, {}, {},
-     "a run goes on from the checkpoints of its folder; checkpoint.resume never begins anew"},
-    {"resume_from_checkpoint", kDiffers, "checkpoint.resume", {},
-     "auto: the newest in checkpoint.dir; Trainer's folders are read by model.init_from, without their optimizer"},
-    {"ignore_data_skip", kAlways, {}, {}, "a run that goes on takes the samples behind those it has seen"},
+    differs("resume_from_checkpoint = false, null, none", "a run goes on from the checkpoints of its folder; checkpoint.resume "
+     "never begins anew"),
+    differs("resume_from_checkpoint", "auto: the newest in checkpoint.dir; Trainer's folders are read by model.init_from, without "
+     "their optimizer", "checkpoint.resume"),
+    always("ignore_data_skip", "a run that goes on takes the samples behind those it has seen"),
     {"eval_strategy, evaluation_strategy", kMapped, "eval.every@eval_strategy", {},
      "steps between evaluations, or epoch; 0: none", "\"no\""},
     {"eval_steps", kMapped, "eval.every@eval_steps"},
-    {"eval_delay, eval_on_start", kDiffers, {}, {}, "evaluations are at multiples of eval.every and at the end"},
-    {"eval_do_concat_batches, no_eval_do_concat_batches, eval_use_gather_object, prediction_loss_only, include_for_metrics, "
+    differs("eval_delay, eval_on_start", "evaluations are at multiples of eval.every and at the end"),
+    always("eval_do_concat_batches, no_eval_do_concat_batches, eval_use_gather_object, prediction_loss_only, include_for_metrics, "
      "include_inputs_for_metrics, batch_eval_metrics, label_names, predict_with_generate, generation_max_length, "
      "generation_num_beams, generation_config, sortish_sampler, use_legacy_prediction_loop",
-     kAlways, {}, {}, "an evaluation is the loss on the validation data"},
-    {"do_sample, temperature, top_k, top_p, num_beams, eval_num_beams, max_new_tokens, repetition_penalty, length_penalty, "
-     "skip_special_tokens", kAlways, "trident generate", {}, "eval.samples continues texts while a run goes on"},
+     "an evaluation is the loss on the validation data"),
+    always("do_sample, temperature, top_k, top_p, num_beams, eval_num_beams, max_new_tokens, repetition_penalty, length_penalty, "
+     "skip_special_tokens", "eval.samples continues texts while a run goes on", "trident generate"),
     {"logging_strategy", kMapped, "log.every@logging_strategy", {}, "steps between lines"},
     {"logging_steps", kMapped, "log.every@logging_steps", {}, {}, "500"},
-    {"logging_first_step, log_on_each_node, log_level, log_level_replica, disable_tqdm, include_num_input_tokens_seen, "
+    always("logging_first_step, log_on_each_node, log_level, log_level_replica, disable_tqdm, include_num_input_tokens_seen, "
      "include_tokens_per_second, logging_nan_inf_filter, no_logging_nan_inf_filter, no_log_on_each_node, no_skip_memory_metrics, "
-     "logging_dir, run_name, skip_memory_metrics, debug",
-     kAlways, {}, {}, "run.dir has run.log and metrics.jsonl, with tokens/s, memory and every loss as it is"},
+     "logging_dir, run_name, skip_memory_metrics, debug", "run.dir has run.log and metrics.jsonl, with tokens/s, memory and every "
+     "loss as it is"),
     {"report_to = none", kMapped, "log.tensorboard", "false", "metrics.jsonl has every number"},
     {"report_to = tensorboard", kMapped, "log.tensorboard", "true"},
     {"report_to", kDiffers, "log.tensorboard", "true", "the only system; metrics.jsonl has every number"},
-    {"wandb_*, project, trackio_*, use_swanlab, swanlab_*, hub_model_revision, overwrite_hub_revision, push_to_hub_revision, "
-     "benchmarks, callbacks", kDiffers, {}, {}, "no reporting service and no hub is called; metrics.jsonl has every number"},
-    {"push_to_hub*, hub_*", kAlways, {}, {}, "nothing is sent anywhere; trident convert makes the folder"},
-};
-
-constexpr ForeignKey kDataAndModel[] = {
+    differs("wandb_*, project, trackio_*, use_swanlab, swanlab_*, hub_model_revision, overwrite_hub_revision, "
+     "push_to_hub_revision, benchmarks, callbacks", "no reporting service and no hub is called; metrics.jsonl has every number"),
+    always("push_to_hub*, hub_*", "nothing is sent anywhere; trident convert makes the folder"),
+    heading("Model and data"),
     {"model_name_or_path", kMapped, "model.init_from@model", {}, "a local folder: nothing is downloaded"},
     {"model_name", kMapped, "model.preset@model", {}, "or model.init_from, a local folder of Hugging Face's form"},
     {"dataset_name, dataset_path, train_file", kMapped, "data.train@dataset"},
@@ -205,45 +196,40 @@ constexpr ForeignKey kDataAndModel[] = {
      "trident data pack --overflow split"},
     {"packing_strategy = wrapped, fixed", kMapped, "data.samples@packing_strategy", {},
      "the stream of tokens is cut at every batch.sequence"},
-    {"packing_strategy", kRefused, {}, {}, "bfd, bfd_split and wrapped are there"},
-    {"padding_free, eval_packing, pad_to_multiple_of, shuffle_dataset, dataset_kwargs*, dataset_batch_size, num_of_sequences, "
-     "chars_per_token, train_sampling_strategy, group_by_length, length_column_name, remove_unused_columns, "
+    refused("packing_strategy", "bfd, bfd_split and wrapped are there"),
+    always("padding_free, eval_packing, pad_to_multiple_of, shuffle_dataset, dataset_kwargs*, dataset_batch_size, "
+     "num_of_sequences, chars_per_token, train_sampling_strategy, group_by_length, length_column_name, remove_unused_columns, "
      "no_remove_unused_columns, pad_token, truncation_mode, max_prompt_length, max_completion_length, max_target_length, "
-     "label_pad_token_id, padding_value", kAlways, "trident data prepare", {}, "trident data prepare and pack make the samples; an "
-     "order is drawn from run.seed, and padding has no part in the loss"},
-    {"eos_token", kDiffers, {}, {}, "answers end with the eos_token of the tokenizer that data.tokenizer names: save it there"},
-    {"dataset_text_field", kAlways, "trident data prepare --json-key NAME", {},
-     "trident data prepare --json-key NAME reads such a field"},
-    {"assistant_only_loss = true", kAlways, "trident data prepare --chat --loss assistant", {}, kWithData},
-    {"completion_only_loss = true", kAlways, "trident data prepare --chat --loss completion", {}, kWithData},
-    {"completion_only_loss = false", kDiffers, "trident data prepare --chat --loss all", {}, kWithData},
-    {"train_on_inputs = true", kDiffers, "trident data prepare --chat --loss all", {}, kWithData},
-    {"chat_template = tokenizer_default", kAlways, {}, {}, kOwnTemplate},
-    {"chat_template, chat_template_path", kDiffers, kPrepareByTemplate, {}, kTemplateOfData},
-    {"assistant_only_loss, completion_only_loss, train_on_inputs, system_prompt", kAlways,
-     "trident data prepare --chat --template FILE --loss assistant", {},
-     "the tokenizer's own template where none is named; --loss completion or all for the others"},
-    {"max_train_samples, max_eval_samples", kDiffers, {}, {}, "trident data prepare takes all lines of a file: cut it before"},
-    {"dataset_train_split, dataset_test_split, dataset_config, dataset_config_name, dataset_streaming, streaming, datasets*, "
+     "label_pad_token_id, padding_value", "trident data prepare and pack make the samples; an order is drawn from run.seed, and "
+     "padding has no part in the loss", "trident data prepare"),
+    differs("eos_token", "answers end with the eos_token of the tokenizer that data.tokenizer names: save it there"),
+    always("dataset_text_field", "trident data prepare --json-key NAME reads such a field", "trident data prepare --json-key NAME"),
+    always("assistant_only_loss = true", kWithData, "trident data prepare --chat --loss assistant"),
+    always("completion_only_loss = true", kWithData, "trident data prepare --chat --loss completion"),
+    differs("completion_only_loss = false", kWithData, "trident data prepare --chat --loss all"),
+    differs("train_on_inputs = true", kWithData, "trident data prepare --chat --loss all"),
+    always("chat_template = tokenizer_default", kOwnTemplate),
+    differs("chat_template, chat_template_path", kTemplateOfData, kPrepareByTemplate),
+    always("assistant_only_loss, completion_only_loss, train_on_inputs, system_prompt", "the tokenizer's own template where none "
+     "is named; --loss completion or all for the others", "trident data prepare --chat --template FILE --loss assistant"),
+    differs("max_train_samples, max_eval_samples", "trident data prepare takes all lines of a file: cut it before"),
+    always("dataset_train_split, dataset_test_split, dataset_config, dataset_config_name, dataset_streaming, streaming, datasets*, "
      "dataset_mixture*, dataset_mixer*, dataset_splits, dataset_prompt_column, test_split_size, validation_split_percentage, "
-     "keep_linebreaks, dataset_num_proc, preprocessing_num_workers, overwrite_cache, cache_dir, tools", kAlways,
-     "trident data prepare", {}, "data.train and data.valid name files that trident data prepare wrote, with weights where there "
-     "are several"},
-    {"dataloader_drop_last", kAlways, {}, {}, "a last batch that is not full takes samples of the next epoch"},
-    {"dataloader_*, no_dataloader_*", kAlways, {}, {}, "samples are read ahead"},
-    {"model_revision, trust_remote_code, token, use_auth_token, use_fast_tokenizer, low_cpu_mem_usage, model_type, "
-     "model_code_revision, ignore_bias_buffers", kAlways, {}, {}, "no code and no file of a hub is loaded"},
-    {"config_name", kDiffers, {}, {},
-     "a model of new weights by this config.json: give its folder as model.hf_config, in place of model.init_from"},
-    {"model_init_kwargs*, config_overrides", kDiffers, {}, {},
-     "the folder's config.json is the model; keys of the model block change it"},
-};
-
-constexpr ForeignKey kAdapters[] = {
+     "keep_linebreaks, dataset_num_proc, preprocessing_num_workers, overwrite_cache, cache_dir, tools",
+     "data.train and data.valid name files that trident data prepare wrote, with weights where there are several",
+     "trident data prepare"),
+    always("dataloader_drop_last", "a last batch that is not full takes samples of the next epoch"),
+    always("dataloader_*, no_dataloader_*", "samples are read ahead"),
+    always("model_revision, trust_remote_code, token, use_auth_token, use_fast_tokenizer, low_cpu_mem_usage, model_type, "
+     "model_code_revision, ignore_bias_buffers", "no code and no file of a hub is loaded"),
+    differs("config_name", "a model of new weights by this config.json: give its folder as model.hf_config, in place of "
+     "model.init_from"),
+    differs("model_init_kwargs*, config_overrides", "the folder's config.json is the model; keys of the model block change it"),
+    heading("Adapters and quantization"),
     {"use_peft, peft, use_lora, adapter", kMapped, "adapter.type", "\"lora\"",
      "with adapter.r, adapter.alpha, adapter.target_modules"},
     {"peft_type = lora", kMapped, "adapter.type", "\"lora\""},
-    {"peft_type", kRefused, {}, {}, "adapters are LoRA"},
+    refused("peft_type", "adapters are LoRA"),
     {"lora_r, lora_rank, r", kMapped, "adapter.r"},
     {"lora_alpha", kMapped, "adapter.alpha"},
     {"lora_dropout", kMapped, "adapter.dropout"},
@@ -255,68 +241,47 @@ constexpr ForeignKey kAdapters[] = {
     {"use_rslora", kMapped, "adapter.rslora", "true"},
     {"use_dora", kMapped, "adapter.type@use_dora", "\"dora\""},
     {"lora_modules_to_save, modules_to_save", kMapped, "adapter.modules_to_save", {}, {}, {}, Convert::kList},
-    {"lora_task_type, task_type, bias = causal_lm, none", kAlways, {}, {},
-     "the next token is predicted, and biases stay as they are"},
-    {"init_lora_weights = true, kaiming, default", kAlways, {}, {}, "A begins uniform at random, B as zeros"},
-    {"init_lora_weights = false", kRefused, {}, {}, "B begins as zeros"},
-    {"lora_task_type, task_type, bias, lora_bias, init_lora_weights, rank_pattern, alpha_pattern, layers_pattern, "
+    always("lora_task_type, task_type, bias = causal_lm, none", "the next token is predicted, and biases stay as they are"),
+    always("init_lora_weights = true, kaiming, default", "A begins uniform at random, B as zeros"),
+    refused("init_lora_weights = false", "B begins as zeros"),
+    refused("lora_task_type, task_type, bias, lora_bias, init_lora_weights, rank_pattern, alpha_pattern, layers_pattern, "
      "lora_target_parameters, target_parameters, trainable_token_indices, layer_replication, loftq_config*, eva_config*, "
      "corda_config*, lora_ga_config*, velora_config*, arrow_config*, kasa_config*, monteclora_config*, use_qalora, use_bdlora*, "
-     "alora_invocation_tokens, megatron_config*",
-     kRefused, {}, {}, "an adapter is A and B of one rank beside each module, begun as PEFT begins them"},
-    {"fan_in_fan_out, megatron_core, inference_mode, auto_mapping, peft_version, base_model_name_or_path, revision, "
-     "runtime_config*, ensure_weight_tying, qalora_group_size",
-     kAlways, {}, {}, "the model's folder says so, or it changes nothing"},
-    {"relora_*, dion_*, galore_*, qgalore_*, apollo_*, badam_*, oft_*, ppo_*, kto_*, asft_*, eaft_*, pose_*, pissa_*, jagged_*, "
-     "lisa_*, adalora_*, boft_*, vera_*, fourier_*, llamapro_*, reft_*, vllm_*, sglang_*, image_*, video_*, orpo_alpha, "
+     "alora_invocation_tokens, megatron_config*", "an adapter is A and B of one rank beside each module, begun as PEFT begins "
+     "them"),
+    always("fan_in_fan_out, megatron_core, inference_mode, auto_mapping, peft_version, base_model_name_or_path, revision, "
+     "runtime_config*, ensure_weight_tying, qalora_group_size", "the model's folder says so, or it changes nothing"),
+    always("relora_*, dion_*, galore_*, qgalore_*, apollo_*, badam_*, oft_*, ppo_*, kto_*, asft_*, eaft_*, pose_*, pissa_*, "
+     "jagged_*, lisa_*, adalora_*, boft_*, vera_*, fourier_*, llamapro_*, reft_*, vllm_*, sglang_*, image_*, video_*, orpo_alpha, "
      "simpo_gamma, cpo_alpha, sft_alpha, desirable_weight, undesirable_weight, center_rewards_coefficient, loraplus_lr_embedding, "
-     "ref_model_type, ref_model_revision", kAlways, {}, {}, "of a method that is not asked for, or of images"},
+     "ref_model_type, ref_model_revision", "of a method that is not asked for, or of images"),
     {"load_in_4bit, use_4bit, qlora", kNotBuilt, "model.quantize.type", "\"nf4\""},
-    {"bnb_4bit_quant_type = nf4", kAlways, {}, {}, "the format of load_in_4bit"},
+    always("bnb_4bit_quant_type = nf4", "the format of load_in_4bit"),
     {"use_bnb_nested_quant, bnb_4bit_use_double_quant", kNotBuilt, "model.quantize.double", "true"},
-    {"bnb_4bit_quant_storage, bnb_4bit_compute_dtype", kAlways, {}, {}, "products are in precision.compute"},
-    {"load_in_8bit", kDiffers, {}, {},
-     "frozen weights have 16 bits, those of precision.compute, unless model.quantize.type is nf4"},
-    {"bnb_4bit_quant_type, quantization_config*", kRefused, {}, {},
-     "frozen weights have 4 bits as nf4, or those of precision.compute"},
-};
-
-constexpr std::string_view kKeepsDropout = "the model's own configuration says how much; loss.type dpo takes no adapter.dropout";
-
-constexpr ForeignKey kPreferences[] = {
+    always("bnb_4bit_quant_storage, bnb_4bit_compute_dtype", "products are in precision.compute"),
+    differs("load_in_8bit", "frozen weights have 16 bits, those of precision.compute, unless model.quantize.type is nf4"),
+    refused("bnb_4bit_quant_type, quantization_config*", "frozen weights have 4 bits as nf4, or those of precision.compute"),
+    heading("Preferences"),
     {"beta", kMapped, "loss.beta"},
     {"loss_type = sigmoid, ipo, hinge", kMapped, "loss.variant"},
-    {"loss_type = nll, chunked_nll", kAlways, {}, {}, "the cross-entropy of the next token"},
-    {"num_generations, reward_funcs, reward_weights, use_vllm", kRefused, {}, {},
-     "no training by GRPO here; take sft, pre-training or dpo"},
-    {"loss_type", kRefused, {}, {}, "cross-entropy, and of preferences sigmoid, ipo and hinge"},
+    always("loss_type = nll, chunked_nll", "the cross-entropy of the next token"),
+    refused("num_generations, reward_funcs, reward_weights, use_vllm", "no training by GRPO here; take sft, pre-training or dpo"),
+    refused("loss_type", "cross-entropy, and of preferences sigmoid, ipo and hinge"),
     {"label_smoothing", kMapped, "loss.label_smoothing"},
     {"rpo_alpha", kMapped, "loss.nll_weight"},
     {"disable_dropout = false, no, 0", kMapped, "model.dropout@keeps_dropout", "true", kKeepsDropout},
     {"disable_dropout", kMapped, "model.dropout", "0", "adapter.dropout is 0, too"},
     {"no_disable_dropout", kMapped, "model.dropout@keeps_dropout", "true", kKeepsDropout},
-    {"f_divergence_type = reverse_kl", kAlways, {}, {}, "the divergence of DPO"},
-    {"f_divergence_type, loss_weights, ld_alpha, use_weighting, sync_ref_model, reference_free", kRefused, {}, {},
-     "DPO with one loss, and a reference that stays as it is"},
-    {"f_alpha_divergence_coef, discopop_tau, ref_model_mixup_alpha, ref_model_sync_steps, precompute_ref_log_probs, "
+    always("f_divergence_type = reverse_kl", "the divergence of DPO"),
+    refused("f_divergence_type, loss_weights, ld_alpha, use_weighting, sync_ref_model, reference_free",
+     "DPO with one loss, and a reference that stays as it is"),
+    always("f_alpha_divergence_coef, discopop_tau, ref_model_mixup_alpha, ref_model_sync_steps, precompute_ref_log_probs, "
      "precompute_ref_batch_size, generate_during_eval, model_adapter_name, ref_adapter_name, force_use_ref_model, "
-     "ref_model_init_kwargs, use_logits_to_keep, is_encoder_decoder",
-     kAlways, {}, {}, "the reference is asked once, before the first step"},
+     "ref_model_init_kwargs, use_logits_to_keep, is_encoder_decoder", "the reference is asked once, before the first step"),
 };
 
 }  // namespace
 
-std::span<const ForeignSection> hugging_face_sections() {
-  static constexpr ForeignSection kSections[] = {
-      {ForeignSystem::kHuggingFace, "Batch, run and precision", kBatchAndRun},
-      {ForeignSystem::kHuggingFace, "Optimizer and learning rate", kOptimizer},
-      {ForeignSystem::kHuggingFace, "Parallelism and memory", kParallelism},
-      {ForeignSystem::kHuggingFace, "Checkpoints, evaluation, logs", kSavingAndLogging},
-      {ForeignSystem::kHuggingFace, "Model and data", kDataAndModel},
-      {ForeignSystem::kHuggingFace, "Adapters and quantization", kAdapters},
-      {ForeignSystem::kHuggingFace, "Preferences", kPreferences},
-  };
-  return kSections;
-}
+std::span<const ForeignKey> hugging_face_rows() { return kHuggingFaceRows; }
 
 }  // namespace trident

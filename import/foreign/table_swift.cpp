@@ -6,13 +6,14 @@ namespace {
 
 using enum Verdict;
 
-constexpr ForeignKey kSwiftTraining[] = {
-    {"program", kAlways, "@program", {}, "its name says what trains: sft, pt or rlhf"},
+constexpr ForeignKey kSwiftRows[] = {
+    heading("Training and adapters"),
+    always("program", "its name says what trains: sft, pt or rlhf", "@program"),
     {"rlhf_type = dpo", kMapped, "loss.type@stage", "\"dpo\""},
-    {"rlhf_type", kRefused, {}, {}, "DPO is what learns from preferences"},
+    refused("rlhf_type", "DPO is what learns from preferences"),
     {"tuner_type, train_type, sft_type = full", kMapped, "adapter.type", "null"},
     {"tuner_type, train_type, sft_type = lora", kMapped, "adapter.type", "\"lora\"", {}, "\"lora\""},
-    {"tuner_type, train_type, sft_type", kRefused, {}, {}, kNoSuchMethod},
+    refused("tuner_type, train_type, sft_type", kNoSuchMethod),
     {"learning_rate", kMapped, "optimizer.lr", {}, "1e-5 is its default where all weights train", "1e-4"},
     {"per_device_train_batch_size", kMapped, "batch.micro", {}, {}, "1"},
     {"gradient_accumulation_steps", kMapped, "batch.global@accumulation", {},
@@ -28,91 +29,79 @@ constexpr ForeignKey kSwiftTraining[] = {
     {"lora_rank", kMapped, "adapter.r", {}, {}, "8"},
     {"lora_alpha", kMapped, "adapter.alpha", {}, {}, "32"},
     {"lora_dropout", kMapped, "adapter.dropout", {}, {}, "0.05"},
-    {"lora_bias = none", kAlways, {}, {}, "biases stay as they are"},
-    {"lora_bias, target_regex", kDiffers, {}, {},
-     "adapter.target_modules takes regular expressions of whole names, and biases stay as they are"},
-    {"lora_dtype", kAlways, {}, {}, "masters of adapters are fp32, products in precision.compute"},
-    {"init_weights = true", kAlways, {}, {}, "A begins uniform at random, B as zeros"},
+    always("lora_bias = none", "biases stay as they are"),
+    differs("lora_bias, target_regex", "adapter.target_modules takes regular expressions of whole names, and biases stay as they "
+     "are"),
+    always("lora_dtype", "masters of adapters are fp32, products in precision.compute"),
+    always("init_weights = true", "A begins uniform at random, B as zeros"),
     {"quant_bits = 4", kNotBuilt, "model.quantize.type", "\"nf4\""},
-    {"quant_method = bnb", kAlways, {}, {}, "with quant_bits 4"},
+    always("quant_method = bnb", "with quant_bits 4"),
     {"optimizer = muon", kNotBuilt, "optimizer.type", "\"muon\""},
-    {"merge_lora", kAlways, "trident convert", {}, "it merges adapters into their weights"},
+    always("merge_lora", "it merges adapters into their weights", "trident convert"),
     {"ref_model", kMapped, "reference", {}, "a checkpoint, a folder of them, or a Hugging Face folder"},
     {"packing_length", kMapped, "batch.sequence"},
-    {"packing_strategy, packing_num_proc", kAlways, "trident data pack", {},
-     "trident data pack puts the longest first, each where least room is left"},
-    {"truncation_strategy", kAlways, "trident data pack --overflow truncate", {},
-     "trident data pack --overflow truncate or split; longer ones are refused without"},
-    {"loss_scale = default", kAlways, "trident data prepare --chat --loss assistant", {}, kWithData},
-    {"loss_scale = last_round", kAlways, "trident data prepare --chat --loss last", {}, kWithData},
-    {"loss_scale = all", kAlways, "trident data prepare --chat --loss all", {}, kWithData},
-    {"loss_scale", kRefused, {}, {}, "a target counts or does not; it has no weight of its own"},
-    {"freeze_parameters, freeze_parameters_regex, freeze_parameters_ratio, trainable_parameters, trainable_parameters_regex",
-     kDiffers, {}, {}, "train.only and train.freeze take regular expressions of whole names of tensors"},
-    {"max_epochs, early_stop_interval", kDiffers, {}, {}, "run.epochs or run.steps ends a run"},
-    {"resume_only_model", kDiffers, {}, {}, "model.init_from begins with weights alone"},
-    {"use_galore, lisa_activated_layers, lorap_lr_ratio, enable_dft_loss, enable_channel_loss, optimizer, callbacks, "
+    always("packing_strategy, packing_num_proc", "trident data pack puts the longest first, each where least room is left",
+     "trident data pack"),
+    always("truncation_strategy", "trident data pack --overflow truncate or split; longer ones are refused without",
+     "trident data pack --overflow truncate"),
+    always("loss_scale = default", kWithData, "trident data prepare --chat --loss assistant"),
+    always("loss_scale = last_round", kWithData, "trident data prepare --chat --loss last"),
+    always("loss_scale = all", kWithData, "trident data prepare --chat --loss all"),
+    refused("loss_scale", "a target counts or does not; it has no weight of its own"),
+    differs("freeze_parameters, freeze_parameters_regex, freeze_parameters_ratio, trainable_parameters, trainable_parameters_regex",
+     "train.only and train.freeze take regular expressions of whole names of tensors"),
+    differs("max_epochs, early_stop_interval", "run.epochs or run.steps ends a run"),
+    differs("resume_only_model", "model.init_from begins with weights alone"),
+    refused("use_galore, lisa_activated_layers, lorap_lr_ratio, enable_dft_loss, enable_channel_loss, optimizer, callbacks, "
      "external_plugins, custom_register_path, quant_bits, quant_method, freeze_llm, init_weights, num_labels, mrl_dims, "
-     "use_swift_lora, adapters, ref_adapters", kRefused, {}, {}, kNoSuchMethod},
-    {"adapter_act, adapter_length, hqq_axis, lora_ga_*, lmbda, seq_kd, gkd_logits_topk, reward_model, teacher_model", kAlways, {},
-     {}, "of a method that is not asked for"},
-    {"freeze_vit, freeze_aligner, vit_lr, aligner_lr, vit_gradient_checkpointing, max_pixels, norm_bbox, experts_impl, "
-     "rope_scaling", kAlways, {}, {}, "models of texts alone: there is no tower for images"},
-};
-
-constexpr ForeignKey kSwiftParallelism[] = {
+     "use_swift_lora, adapters, ref_adapters", kNoSuchMethod),
+    always("adapter_act, adapter_length, hqq_axis, lora_ga_*, lmbda, seq_kd, gkd_logits_topk, reward_model, teacher_model",
+     "of a method that is not asked for"),
+    always("freeze_vit, freeze_aligner, vit_lr, aligner_lr, vit_gradient_checkpointing, max_pixels, norm_bbox, experts_impl, "
+     "rope_scaling", "models of texts alone: there is no tower for images"),
+    heading("Parallelism and memory"),
     {"parallel_method = ddp", kMapped, "parallel.zero", "\"ddp\"",
      "ms-swift has no such argument: without --deepspeed and --fsdp it is DDP there"},
     {"parallel_method = zero1, zero2, zero3", kMapped, "parallel.zero", {},
      "ms-swift has no such argument: --deepspeed with this word is what it takes"},
     {"parallel_method = fsdp, fsdp2", kMapped, "parallel.zero", "\"zero3\"",
      "ms-swift has no such argument: --fsdp fsdp2 is what it takes"},
-    {"parallel_method", kRefused, {}, {}, "ms-swift has no such argument; ddp, fsdp, zero1, zero2 and zero3 are understood"},
-    {"sequence_parallel_size = 1", kAlways, {}, {}, "one rank has a whole sequence"},
+    refused("parallel_method", "ms-swift has no such argument; ddp, fsdp, zero1, zero2 and zero3 are understood"),
+    always("sequence_parallel_size = 1", "one rank has a whole sequence"),
     {"sequence_parallel_size", kNotBuilt, "parallel.context"},
     {"zero_hpz_partition_size", kNotBuilt, "parallel.secondary_shards"},
     {"deepspeed_autotp_size", kMapped, "parallel.tensor"},
-    {"tensor_model_parallel_size, pipeline_model_parallel_size, context_parallel_size, "
-     "micro_batch_size, global_batch_size, train_iters, recompute_granularity, lr_warmup_fraction, min_lr, mcore_model, "
-     "use_distributed_optimizer",
-     kRefused, {}, {}, "an argument of megatron sft: import it as flags of Megatron-LM (--from megatron)"},
-    {"expert_model_parallel_size", kRefused, {}, {}, "mixtures of experts are not built yet, dense models only"},
-    {"device_map, max_memory, ds3_gather_for_generation, use_logits_to_keep, use_flash_ckpt, enable_npu_model_patch", kAlways, {},
-     {}, "memory is planned before the start; recompute.head_chunk bounds that of logits"},
-};
-
-constexpr ForeignKey kSwiftModelAndData[] = {
+    refused("tensor_model_parallel_size, pipeline_model_parallel_size, context_parallel_size, micro_batch_size, global_batch_size, "
+     "train_iters, recompute_granularity, lr_warmup_fraction, min_lr, mcore_model, use_distributed_optimizer",
+     "an argument of megatron sft: import it as flags of Megatron-LM (--from megatron)"),
+    refused("expert_model_parallel_size", "mixtures of experts are not built yet, dense models only"),
+    always("device_map, max_memory, ds3_gather_for_generation, use_logits_to_keep, use_flash_ckpt, enable_npu_model_patch",
+     "memory is planned before the start; recompute.head_chunk bounds that of logits"),
+    heading("Model and data"),
     {"model", kMapped, "model.init_from@model", {}, "a local folder: nothing is downloaded"},
     {"dataset", kMapped, "data.train@dataset"},
-    {"max_model_len", kDiffers, {}, {}, "the folder's config.json says how long; batch.sequence is what a sample has"},
+    differs("max_model_len", "the folder's config.json says how long; batch.sequence is what a sample has"),
     {"val_dataset, cached_val_dataset", kDiffers, "data.valid@valid_data", "true", kPreparesValid},
-    {"cached_dataset", kDiffers, {}, {}, "data.train names what trident data prepare writes of it"},
+    differs("cached_dataset", "data.train names what trident data prepare writes of it"),
     {"split_dataset_ratio", kMapped, "data.split@valid_share", {}, kSetAside},
-    {"load_from_cache_file, dataset_shuffle, val_dataset_shuffle, train_dataloader_shuffle, interleave_prob, stopping_strategy, "
-     "shuffle_buffer_size, download_mode, columns, strict, disable_auto_column_mapping, custom_dataset_info, lazy_tokenize, "
-     "decision_*", kAlways, "trident data prepare", {}, "data.train and data.valid name what trident data prepare wrote"},
-    {"template", kDiffers, kPrepareByTemplate, {}, kTemplateOfData},
-    {"system, agent_template, use_chat_template, padding_side, template_backend, response_prefix, enable_thinking, "
+    always("load_from_cache_file, dataset_shuffle, val_dataset_shuffle, train_dataloader_shuffle, interleave_prob, "
+     "stopping_strategy, shuffle_buffer_size, download_mode, columns, strict, disable_auto_column_mapping, custom_dataset_info, "
+     "lazy_tokenize, decision_*", "data.train and data.valid name what trident data prepare wrote", "trident data prepare"),
+    differs("template", kTemplateOfData, kPrepareByTemplate),
+    always("system, agent_template, use_chat_template, padding_side, template_backend, response_prefix, enable_thinking, "
      "preserve_thinking, add_non_thinking_prefix, disable_ignore_empty_think, is_binary_loss_scale, model_name, model_author",
-     kAlways, "trident data prepare --chat --template FILE --loss assistant", {}, kOwnTemplate},
-    {"new_special_tokens", kDiffers, {}, {}, kMoreTokens},
-    {"tuner_backend, model_type, task_type, problem_type, model_kwargs*, local_repo_path, init_strategy, attn_impl, use_hf, "
+     kOwnTemplate, "trident data prepare --chat --template FILE --loss assistant"),
+    differs("new_special_tokens", kMoreTokens),
+    always("tuner_backend, model_type, task_type, problem_type, model_kwargs*, local_repo_path, init_strategy, attn_impl, use_hf, "
      "load_args, load_data_args, ignore_args_error, add_version, create_checkpoint_symlink, safe_serialization, check_model, "
-     "acc_strategy, eval_metric", kAlways, {}, {}, "the model's folder says what it is, and run.dir has all that a run writes"},
-    {"stream, stop_words, logprobs, top_logprobs, structured_outputs_regex, eval_use_evalscope, eval_dataset, eval_dataset_args, "
-     "eval_limit, eval_generation_config, extra_eval_args",
-     kAlways, "trident generate", {}, "eval.samples continues texts while a run goes on"},
+     "acc_strategy, eval_metric", "the model's folder says what it is, and run.dir has all that a run writes"),
+    always("stream, stop_words, logprobs, top_logprobs, structured_outputs_regex, eval_use_evalscope, eval_dataset, "
+     "eval_dataset_args, eval_limit, eval_generation_config, extra_eval_args", "eval.samples continues texts while a run goes on",
+     "trident generate"),
 };
 
 }  // namespace
 
-std::span<const ForeignSection> swift_sections() {
-  static constexpr ForeignSection kSwiftSections[] = {
-      {ForeignSystem::kSwift, "Training and adapters", kSwiftTraining},
-      {ForeignSystem::kSwift, "Parallelism and memory", kSwiftParallelism},
-      {ForeignSystem::kSwift, "Model and data", kSwiftModelAndData},
-  };
-  return kSwiftSections;
-}
+std::span<const ForeignKey> swift_rows() { return kSwiftRows; }
 
 }  // namespace trident

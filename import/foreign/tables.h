@@ -1,4 +1,4 @@
-// The tables, one function a file; foreign_sections() puts them together.
+// The tables, one function a file; foreign_sections() takes them apart by their headings.
 #pragma once
 
 #include <span>
@@ -25,16 +25,33 @@ inline constexpr std::string_view kTemplateOfData =
 inline constexpr std::string_view kPrepareByTemplate = "trident data prepare --chat --template NAME";
 inline constexpr std::string_view kOwnTemplate = "the tokenizer's own template where none is named";
 
-std::span<const ForeignSection> accelerate_sections();
-std::span<const ForeignSection> deepspeed_sections();
-std::span<const ForeignSection> launcher_sections();
-std::span<const ForeignSection> hugging_face_sections();
-std::span<const ForeignSection> swift_sections();
-std::span<const ForeignSection> axolotl_sections();
-std::span<const ForeignSection> llama_factory_sections();
-std::span<const ForeignSection> megatron_sections();
-std::span<const ForeignSection> torchtitan_sections();
-std::span<const ForeignSection> olmo_sections();
-std::span<const ForeignSection> other_sections();
+// Begins a section of docs/coming_from.md.
+constexpr ForeignKey heading(std::string_view title) { return {title, Verdict::kAlways, "#"}; }
+inline bool is_heading(const ForeignKey& row) { return row.to == "#"; }
+// Rows that become no key of ours. `instead` is a command, or what to write there.
+constexpr ForeignKey always(std::string_view names, std::string_view note, std::string_view instead = {}) {
+  return {names, Verdict::kAlways, instead, {}, note};
+}
+constexpr ForeignKey differs(std::string_view names, std::string_view note, std::string_view instead = {}) {
+  return {names, Verdict::kDiffers, instead, {}, note};
+}
+constexpr ForeignKey refused(std::string_view names, std::string_view note, std::string_view instead = {}) {
+  return {names, Verdict::kRefused, instead, {}, note};
+}
+constexpr ForeignKey launcher(std::string_view names, std::string_view note) {
+  return {names, Verdict::kLauncher, {}, {}, note};
+}
+
+std::span<const ForeignKey> accelerate_rows();
+std::span<const ForeignKey> deepspeed_rows();
+std::span<const ForeignKey> hugging_face_rows();
+std::span<const ForeignKey> swift_rows();
+std::span<const ForeignKey> axolotl_rows();
+std::span<const ForeignKey> llama_factory_rows();
+std::span<const ForeignKey> megatron_rows();
+std::span<const ForeignKey> torchtitan_rows();
+std::span<const ForeignKey> olmo_rows();
+std::span<const ForeignKey> launcher_rows();
+std::span<const ForeignKey> other_rows();
 
 }  // namespace trident
