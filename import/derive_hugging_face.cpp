@@ -135,6 +135,7 @@ void derive_validation(Facts& facts, const std::set<ForeignSystem>& systems) {
   for (const auto& [strategy, steps] : {std::pair{"@save_strategy", "@save_steps"}, {"@eval_strategy", "@eval_steps"}})
     if (systems.contains(kAxolotl) && facts.is_given(steps)) facts.set(strategy, "steps", {steps});
   if (share == 0 && facts.find("@valid_data") == nullptr) {
+    facts.remark("@eval_steps", "there is nothing to evaluate on");
     for (const char* const name : {"eval.every", "@eval_steps"}) facts.erase(name);
     facts.set("@eval_strategy", of_default(kHuggingFace, "no", ": there is nothing to evaluate on"));
   } else if (systems.contains(kSwift) && !facts.is_given("@eval_strategy") && !facts.is("checkpoint.every", "end")) {

@@ -14,7 +14,6 @@ namespace trident {
 namespace {
 
 constexpr std::string_view kBetween = ", ";  // origins of one fact
-constexpr double kMostExact = 9e15;          // integers up to it are doubles
 
 [[noreturn]] void refuse_kind(std::string_view name, const Fact& fact, std::string_view kind) {
   std::string_view key = key_of(name);
@@ -147,7 +146,7 @@ void apply(Facts& facts, const Formula& formula) {
   const Factors above = factors_of(facts, formula.product, false), below = factors_of(facts, formula.over, true);
   Fact fact = computed({}, {&above.from, &below.from});
   if (const std::string& missing = above.missing.empty() ? below.missing : above.missing; missing == "parallel.data")
-    return facts.remark(fact,
+    return facts.remark(first->is_default() ? fact : *first,
                         fmt::format("{} is this times the data-parallel ranks, which no input counts: give trident import --ranks "
                                     "N, or trident train --import --set parallel.data=N", formula.to));
   else if (!missing.empty())
@@ -184,35 +183,20 @@ bool Facts::is(std::string_view name, const JsonValue& value) const {
   return find(name) != nullptr && is_same_value(find(name)->value, value);
 }
 
-std::optional<std::int64_t> Facts::integer(std::string_view name) const {
-  const std::optional<double> value = number(name);
-  if (value && (*value != std::floor(*value) || std::abs(*value) > kMostExact)) refuse_kind(name, *find(name), "an integer");
-  return value ? std::optional(static_cast<std::int64_t>(*value)) : std::nullopt;
-}
-
-std::optional<std::int64_t> Facts::positive(std::string_view name) const {
-  const std::optional<std::int64_t> value = integer(name);
-  if (value && *value < 1) refuse_kind(name, *find(name), "an integer from 1");
-  return value;
-}
-
-std::optional<double> Facts::number(std::string_view name) const {
+std::optional<double> Facts::number(std::string_view name, std::string_view kind, double least, double most) const {
   const Fact* const fact = find(name);
   if (fact == nullptr) return std::nullopt;
   if (!fact->value.is_number()) refuse_kind(name, *fact, "a number");
-  return fact->value.as_number();
-}
-
-std::optional<double> Facts::not_negative(std::string_view name) const {
-  const std::optional<double> value = number(name);
-  if (value && *value < 0) refuse_kind(name, *find(name), "0 or more");
+  const double value = fact->value.as_number();
+  if (!(value >= least && value <= most)) refuse_kind(name, *fact, kind);
   return value;
 }
 
-std::optional<double> Facts::share(std::string_view name) const {
-  const std::optional<double> value = number(name);
-  if (value && !(*value >= 0 && *value <= 1)) refuse_kind(name, *find(name), "from 0 to 1");
-  return value;
+std::optional<std::int64_t> Facts::integer(std::string_view name, std::string_view kind, double least) const {
+  const std::optional<double> value = number(name, "an integer", -kMostExact, kMostExact);
+  if (value && *value != std::floor(*value)) refuse_kind(name, *find(name), "an integer");
+  if (value && *value < least) refuse_kind(name, *find(name), kind);
+  return value ? std::optional(static_cast<std::int64_t>(*value)) : std::nullopt;
 }
 
 std::string Facts::text(std::string_view name) const {

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <limits>
 #include <map>
 #include <optional>
 #include <set>
@@ -38,7 +39,11 @@ struct Fact {
   bool is_open() const;  // the value has a "$" or "`": the script's user alone knows it
 };
 
+inline constexpr double kMostExact = 9e15;  // integers up to it are doubles
+
 class Facts {
+  static constexpr double kMost = std::numeric_limits<double>::infinity();
+
  public:
   const Fact* find(std::string_view name) const;                 // nullptr: nobody says so
   bool is_given(std::string_view name) const;                    // some input says so
@@ -46,11 +51,12 @@ class Facts {
   bool is_on(std::string_view name) const { return is(name, true); }
   bool is_open(std::string_view name) const { return find(name) != nullptr && find(name)->is_open(); }
   // Values of a fact, or nothing where nobody says so. ConfigError, with the origin, for one of another kind.
-  std::optional<std::int64_t> integer(std::string_view name) const;
-  std::optional<std::int64_t> positive(std::string_view name) const;  // an integer from 1, which may divide
-  std::optional<double> number(std::string_view name) const;
-  std::optional<double> not_negative(std::string_view name) const;
-  std::optional<double> share(std::string_view name) const;  // a number from 0 to 1
+  std::optional<double> number(std::string_view name, std::string_view kind = "a number", double least = -kMost,
+                               double most = kMost) const;
+  std::optional<double> not_negative(std::string_view name) const { return number(name, "0 or more", 0); }
+  std::optional<double> share(std::string_view name) const { return number(name, "from 0 to 1", 0, 1); }
+  std::optional<std::int64_t> integer(std::string_view name, std::string_view kind = "an integer", double least = -kMost) const;
+  std::optional<std::int64_t> positive(std::string_view name) const { return integer(name, "an integer from 1", 1); }  // may divide
   // Text, or JSON of another value; "": nobody says so.
   std::string text(std::string_view name) const;
   // Returns text() in small letters, "no" for YAML's false.

@@ -199,23 +199,27 @@ class Inputs {
   void read_commands(std::string_view text, const std::string& file, std::optional<ForeignSystem> system) {
     std::optional<int> line, column;
     bool again = false;
-    int exits = 0;
     if (system == ForeignSystem::kAccelerate || system == ForeignSystem::kDeepSpeed) system = std::nullopt;  // no programs' systems
     const Batch batch = batch_of(text, file);
     const std::size_t first = leaves_.size();
     ShellFiles changes;
     const auto source = [&](const std::string& path) { return sourced(path, file); };
-    for (const ShellCommand& command : read_shell(text, file, kCommandSettings, batch.variables, &changes, source)) {
-      if (line && command.exits > exits) break;
+    std::vector<ShellCommand> commands = read_shell(text, file, kCommandSettings, batch.variables, &changes, source);
+    const auto starts = [&](const ShellCommand& command) {
+      return leaves_of_command(command, file, system, batch.leaves).has_value();
+    };
+    if (std::ranges::none_of(commands, starts))  // the arguments may decide it, which a refusal says then
+      commands = read_shell(text, file, kCommandSettings, batch.variables, &changes, source, true);
+    for (const ShellCommand& command : commands) {
       const ShellWord& word = command.words.front();
       const bool is_there = line == word.line && column == word.column;  // as the one that was found
-      if (is_there && (command.is_again || !command.doubt.empty())) {
+      if (is_there && !command.doubt.empty()) {
         again = true;
         continue;
       }
       std::optional<std::vector<ForeignLeaf>> leaves = leaves_of_command(command, file, system, batch.leaves);
       if (!leaves) continue;
-      again |= command.is_again || line;
+      again |= line.has_value();
       const auto is_same = [](const ForeignLeaf& a, const ForeignLeaf& b) { return a.key == b.key && a.value == b.value; };
       if (is_there && std::ranges::equal(*leaves, std::span(leaves_).subspan(first), is_same)) continue;
       if (is_there)
@@ -224,7 +228,7 @@ class Inputs {
       if (line)
         refuse_at(file, word.line, word.column,
                   fmt::format("a second command of a training, beside that in line {}; give import one of them", *line));
-      line = word.line, column = word.column, exits = command.exits;
+      line = word.line, column = word.column;
       folders_[file] = command.folder;
       for (std::size_t i = 0; i < command.files; ++i) written_[changes[i].name] = changes[i];
       std::ranges::move(*leaves, std::back_inserter(leaves_));
@@ -254,6 +258,15 @@ class Inputs {
 
   // The members of `value`, each with `leaf`'s key before its own.
   static void flatten(const ForeignLeaf& leaf, const JsonValue& value, std::vector<ForeignLeaf>& out) {
+    if (value.is_array() && std::ranges::any_of(value.items(), &JsonValue::is_object)) {
+      for (std::size_t i = 0; i < value.items().size(); ++i) {
+        ForeignLeaf inner = leaf;
+        inner.key += fmt::format("[{}]", i);
+        inner.line = value.items()[i].line(), inner.column = value.items()[i].column();
+        flatten(inner, value.items()[i], out);
+      }
+      return;
+    }
     if (!value.is_object() || (value.members().empty() && !leaf.key.empty())) {
       out.push_back(leaf);
       out.back().value = value;

@@ -10,13 +10,13 @@
 
 namespace trident {
 
-// One key or flag of an input. A list is one leaf; an empty object is one, too.
+// One key or flag of an input. A list is one leaf, unless objects are in it; an empty object is one, too.
 struct ForeignLeaf {
   ForeignSystem system;
   std::string file;  // as the user named it; "-" is standard input
   int line = 0;      // from 1
   int column = 0;    // from 1
-  std::string key;   // with dots where it is nested: "deepspeed_config.zero_stage"; a flag as it was typed: "--bf16"
+  std::string key;   // with dots where it is nested: "deepspeed_config.zero_stage", "datasets[0].path"; a flag as typed: "--bf16"
   JsonValue value;   // typed as that system's own loader types it; a flag without a value is true, one with a value is a text, with
                      // several a list of texts
   std::string remark = {};     // "" or a sentence: "\"$1\" is an argument of the script", "run.sh:3 --lr=1e-4 replaces it"

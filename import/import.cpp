@@ -116,22 +116,13 @@ JsonValue canonical(const JsonValue& value, const Option& option, std::string_vi
 // The value of a row's key, by its own value or its conversion.
 JsonValue converted(const ForeignKey& row, const JsonValue& given, std::string_view origin) {
   const Option* const option = find_option(row.to);
-  const Fact place{given, std::string(origin)};
-  const auto scaled = [&](double factor) {
-    const JsonValue number = typed(given, "@", nullptr);
-    if (!number.is_number()) throw ConfigError(fmt::format("{}: must be a number; correct it", origin));
-    return number.as_number() * factor;
-  };
   const JsonValue value = [&]() -> JsonValue {
     if (!row.value.empty()) return parse_json(row.value, row.names);
     switch (row.convert) {
-      case Convert::kElementsToMb: return scaled(4e-6);
-      case Convert::kMinutesToSeconds: return scaled(60);
-      case Convert::kOneMore: return whole_number(scaled(1) + 1, {&place});
+      case Convert::kElementsToMb:
+        if (const JsonValue number = typed(given, "@", nullptr); number.is_number()) return number.as_number() * 4e-6;
+        throw ConfigError(fmt::format("{}: must be a number; correct it", origin));
       case Convert::kList: return given.is_string() ? JsonValue(list_of(given)) : given;
-      case Convert::kNot:
-        if (const std::optional<bool> truth = bool_in(text_of(given))) return !*truth;
-        throw ConfigError(fmt::format("{}: must be true or false; correct it", origin));
       default: return typed(given, fact_of(row.to), option);
     }
   }();
@@ -194,18 +185,246 @@ class Resolver {
     bool is_auto = false;
   };
 
-  void judge(const ForeignLeaf& leaf);
-  void judge_by_row(Judged& one, const ForeignKey& row, std::string_view value);
-  [[noreturn]] void refuse_unknown(const ForeignLeaf& leaf) const;
-  const OptionValue* of_base(std::string_view path) const;
-  void take_base();
-  void fill_defaults();
-  void derive();
-  void list_values();
-  void list_value(const std::string& path, const Fact& fact, const Option* option);
-  std::string unknown_of(const Fact& fact) const;
-  void finish(Judged& one) const;
-  void list_defaults();
+  [[noreturn]] void refuse_unknown(const ForeignLeaf& leaf) const {
+    std::string near(tables_.nearest(leaf.system, leaf.key));
+    if (near == plain_foreign_name(leaf.key))
+      throw ConfigError(fmt::format("{}: there is no such value of this key; take {}", origin_of(leaf),
+                                    tables_.values_of(leaf.system, near)));
+    if (leaf.key.find('-', 2) != leaf.key.npos) std::ranges::replace(near, '_', '-');
+    const std::string dashes = leaf.key.substr(0, std::min(leaf.key.find_first_not_of('-'), leaf.key.size()));
+    std::string remedy = near.empty() ? "correct it or leave it out" : fmt::format("did you mean {}{}?", dashes, near);
+    for (const ForeignAnswer& answer : foreign_answers(near.empty() ? leaf.key : "", text_of(leaf.value)))
+      if (!answer.key.empty()) remedy = fmt::format("leave it out there, and give it by --set {}=...", answer.key);
+    throw ConfigError(
+        fmt::format("{}: unknown key {} of {}; {}", place_of(leaf), in_quotes(leaf.key), name_of(leaf.system), remedy));
+  }
+
+  void judge(const ForeignLeaf& leaf) {
+    Judged& one = judged_.emplace_back();
+    one.key = {leaf, Verdict::kAlways, "", ""};
+    one.origin = origin_of(leaf);
+    if (is_comment(leaf.key)) {
+      one.key.note = "a comment";
+      return;
+    }
+    present_.insert(leaf.system);
+    if (const std::optional<ForeignSystem> base = base_of(leaf.system)) present_.insert(*base);
+    if (leaf.key == "program" && text_of(leaf.value).starts_with("megatron ")) present_.insert(ForeignSystem::kMegatron);
+    std::vector<const ForeignKey*> rows = tables_.find_all(leaf.system, leaf.key, text_of(leaf.value));
+    if (const ForeignKey* const row = is_open(leaf) && !rows.empty() && rows.front()->verdict == Verdict::kRefused
+                                          ? tables_.find_key(leaf.system, leaf.key)
+                                          : nullptr) {
+      one.key.verdict = row->verdict, one.to = key_of(row->to);
+      return facts_.take(one.to, {leaf.value, one.origin});
+    }
+    std::vector<std::string> words(rows.size(), text_of(leaf.value));
+    if (!rows.empty() && rows.front()->convert == Convert::kWords) {
+      rows.clear(), words.clear();
+      for (const std::string& word : words_in(leaf.value, ", []\""))
+        for (const ForeignKey* const row : tables_.find_all(leaf.system, leaf.key, word)) {
+          if (row->convert == Convert::kWords)
+            throw ConfigError(fmt::format("{}: there is no word {} of this key; correct it", one.origin, in_quotes(word)));
+          rows.push_back(row), words.push_back(word);
+        }
+      if (rows.empty()) {
+        one.key.note = "off, as here";
+        return;
+      }
+    }
+    if (!rows.empty() && leaf.is_replaced) return;  // its remark says by what
+    // Rows of one flag may be of several facts, which do not know of one another.
+    const auto [first, is_first] = flags_.try_emplace(std::pair(leaf.system, leaf.key), rows, one.origin);
+    if (leaf.key.starts_with('-') && !is_first && first->second.first != rows)
+      throw ConfigError(fmt::format("{}: {} says otherwise; keep one of the two", one.origin, first->second.second));
+    // Launchers have more flags than their table: one that is nearly in it is misspelt.
+    const bool is_misspelt = !rows.empty() && rows.front()->names == "*" && !tables_.nearest(leaf.system, leaf.key).empty();
+    if (is_misspelt || (rows.empty() && !leaf.value.is_object())) refuse_unknown(leaf);
+    if (rows.empty()) one.key.note = "an empty block says nothing";
+    for (std::size_t i = 0; i < rows.size(); ++i) judge_by_row(one, *rows[i], words[i]);
+  }
+
+  // The first of a key's rows gives it its verdict, unless that is nothing.
+  void judge_by_row(Judged& one, const ForeignKey& row, std::string_view word) {
+    const ForeignLeaf& leaf = one.key.leaf;
+    if (one.to.empty()) one.key.verdict = row.verdict, one.to = fact_of(row.to);
+    append_sentence(one.key.note, row.note);
+    const bool names_values = !names_of(row).values.empty(), is_auto = !names_values && lower(word) == "auto";
+    const bool becomes_something = row.verdict == Verdict::kMapped || row.verdict == Verdict::kDiffers ||
+                                   row.verdict == Verdict::kNotBuilt || row.to.starts_with('@');
+    const auto says_nothing = [&](std::string_view note) { one.key.verdict = Verdict::kAlways, one.key.note = note; };
+    if (row.verdict == Verdict::kRefused) {
+      if (!names_values && (is_neutral(leaf.value) || is_auto)) return says_nothing("off, as here");
+      throw ConfigError(
+          fmt::format("{}: {}; {}", one.origin, row.note, row.to.empty() ? "leave it out" : fmt::format("use {}", row.to)));
+    }
+    const bool has_no_key = row.to.empty() || row.to.starts_with(kCommand);
+    const bool is_off = is_neutral(leaf.value) && !number_in(text_of(leaf.value));
+    if (row.verdict == Verdict::kDiffers && has_no_key && !names_values && is_off)
+      return says_nothing("off, as here");
+    if (!becomes_something || has_no_key) {
+      if (one.to == row.to) one.key.to = row.to;
+      if (!row.to.starts_with(kLossCommand)) return;
+      const std::string_view loss = row.to.substr(kLossCommand.size());
+      one.key.note = fmt::format("--loss {}: {}", loss, row.note);
+      if (loss != "all" || facts_.find("@loss") == nullptr) facts_.set("@loss", {loss, one.origin});
+      return;
+    }
+    if (leaf.system == ForeignSystem::kDeepSpeed)
+      for (const std::string& name : {std::string("@json"), fmt::format("@json:{}", fact_of(row.to))})
+        facts_.set(name, {true, one.origin});
+    if (is_auto) {
+      one.is_auto = true;
+      return;
+    }
+    if (!names_values && leaf.value.is_null()) return says_nothing("null says nothing");
+    // A row that gives one value, whatever the key's, means the key that is on.
+    const bool is_switch = !names_values && !row.value.empty() && tables_.find(leaf.system, leaf.key, "true") == &row;
+    if (is_neutral(leaf.value) && !names_values && (is_switch || row.verdict == Verdict::kNotBuilt))
+      return says_nothing("off, as here");
+    facts_.take(fact_of(row.to), {converted(row, leaf.value, one.origin), one.origin, weight_of(row)});
+  }
+
+  // Points to what the base gives; nullptr: nothing.
+  const OptionValue* of_base(std::string_view path) const {
+    if (rules_.base == nullptr) return nullptr;
+    const OptionValue& value = rules_.base->at(path);
+    return value.origin == OptionValue().origin ? nullptr : &value;
+  }
+
+  // Numbers of the base that others are computed from, as defaults that go before the systems'.
+  void take_base() {
+    for (const char* const path : {"run.steps", "parallel.data", "parallel.pipeline", "parallel.tensor", "batch.global",
+                                   "batch.micro", "batch.sequence", "optimizer.lr"}) {
+      const OptionValue* const value = of_base(path);
+      if (value == nullptr || !value->value.is_number()) continue;
+      if (std::string_view(path) == "run.steps" && facts_.is_given("run.epochs")) continue;  // which take their place
+      facts_.take(path, {value->value, value->origin, Weight::kDefault});
+    }
+  }
+
+  // A default is in the system's own words: the row of that value says what it is here.
+  void fill_defaults() {
+    for (const ForeignSystem system : kByDefaults) {
+      if (!present_.contains(system)) continue;
+      for (const ForeignSection& section : tables_.sections()) {
+        if (section.system != system) continue;
+        for (const ForeignKey& said : section.keys) {
+          if (said.fallback.empty()) continue;
+          const JsonValue value = parse_json(said.fallback, said.names);
+          for (const ForeignKey* const row : tables_.find_all(system, names_of(said).names.front(), text_of(value)))
+            if (!row->to.empty() && (row->verdict == Verdict::kMapped || row->verdict == Verdict::kDiffers))
+              facts_.take(fact_of(row->to), of_default(system, converted(*row, value, default_origin(system))));
+        }
+      }
+    }
+  }
+
+  void derive() {
+    using enum ForeignSystem;
+    if (present_.contains(kHuggingFace)) derive_hugging_face(facts_, present_);
+    if (present_.contains(kDeepSpeed) || present_.contains(kAccelerate)) derive_deepspeed(facts_);
+    if (present_.contains(kMegatron)) derive_megatron(facts_);
+    if (present_.contains(kTorchtitan)) derive_torchtitan(facts_);
+    if (present_.contains(kOlmo)) derive_olmo(facts_);
+    before_common_ = facts_;
+    derive_common(facts_);
+  }
+
+  // An argument of the script stands in the value as it was typed.
+  std::string unknown_of(const Fact& fact) const {
+    if (!fact.is_open()) return "";
+    for (const Judged& one : judged_)
+      if (const ForeignLeaf& leaf = one.key.leaf; is_open(leaf) && is_part_of(one.origin, fact.origin)) return leaf.remark;
+    return "";
+  }
+
+  void list_value(const std::string& path, const Fact& fact, const Option* option) {
+    ImportedValue value{path, fact.value, fact.origin, fact.is_default(), unknown_of(fact)};
+    const bool is_fraction = fact.value.is_number() && fact.value.as_number() != std::floor(fact.value.as_number());
+    if (option == nullptr && is_fraction && !is_listed(path.substr(path.find('.') + 1), kFractions))
+      throw ConfigError(fmt::format("{}: {} = {}: must be an integer; correct it", fact.origin, path, to_json_text(fact.value)));
+    if (option != nullptr && value.unknown.empty()) try {
+        const JsonValue checked = checked_value(*option, fact.value, fact.origin + ": ");
+        if (!takes(option->takes, Takes::kSources) && !takes(option->takes, Takes::kTexts)) value.value = checked;
+      } catch (const ConfigError& error) {
+        if (!is_reserved(*option, fact.value)) throw;
+        not_built_.emplace(path, std::string_view(error.what()).substr(fact.origin.size() + 2));
+      }
+    out_.values.push_back(std::move(value));
+  }
+
+  void list_values() {
+    const auto is_of_model = [](std::string_view path) { return path.starts_with("model."); };
+    const auto list_model_keys = [&] {
+      for (const auto& [path, fact] : facts_.all())
+        if (path == "model.model_type") list_value(path, fact, nullptr);
+      for (const auto& [path, fact] : facts_.all())
+        if (is_of_model(path) && path != "model.model_type" && find_option(path) == nullptr) list_value(path, fact, nullptr);
+    };
+    bool in_model = false;
+    for (const Option& option : option_table()) {
+      if (in_model && !is_of_model(option.path)) list_model_keys();
+      in_model = is_of_model(option.path);
+      const std::string path(option.path);
+      const Fact* const fact = facts_.find(path);
+      const OptionValue* const base = of_base(path);
+      const bool is_of_base = fact != nullptr && base != nullptr && fact->is_default() && fact->origin == base->origin;
+      if (fact != nullptr && !is_of_base) list_value(path, *fact, &option);
+    }
+    for (const auto& [path, fact] : facts_.all())
+      TRIDENT_CHECK(is_of_model(path) || find_option(path) != nullptr, "{}: {} is in no table", fact.origin, path);
+    if (const Fact* const data = facts_.find("parallel.data"); data == nullptr || !data->value.is_number()) return;
+    apply(facts_, {"@ranks", "parallel.data parallel.tensor? parallel.pipeline? parallel.context?"});
+    out_.ranks = facts_.integer("@ranks");
+  }
+
+  // Says what became of a key, now that all values are known.
+  void finish(Judged& one) const {
+    ImportedKey& key = one.key;
+    bool any = false, reserved = false;
+    const auto say = [&](const ImportedValue& value) {
+      append_sentence(key.to, fmt::format("{} = {}", value.path, value_text(value.value)));
+      any = true;
+      if (const auto refusal = not_built_.find(value.path); refusal != not_built_.end()) {
+        reserved = true;
+        append_sentence(key.note, refusal->second);
+      }
+    };
+    const std::string_view to = one.to;
+    for (const bool is_direct : {true, false})
+      for (const ImportedValue& value : out_.values)
+        if ((value.path == to) == is_direct && (one.is_auto ? is_direct : is_part_of(one.origin, value.origin))) say(value);
+    if (reserved)
+      key.verdict = Verdict::kNotBuilt;
+    else if (any && key.verdict == Verdict::kNotBuilt && !is_open(key.leaf))
+      key.verdict = Verdict::kAlways;
+    if (one.is_auto) {
+      const Fact* fact = facts_.find(to);
+      if (fact == nullptr) fact = before_common_.find(to);
+      append_sentence(key.note, fact == nullptr ? "no input says it: ours stays"
+                                                : fmt::format("resolved to {} ({})", value_text(fact->value), fact->origin));
+    }
+    append_sentence(key.note, key.leaf.remark);
+    append_sentence(key.note, key.leaf.note);
+    const ImportedValue* left_out = nullptr;  // the key's own, from which others follow
+    for (const ImportedValue& value : out_.values)
+      if (!value.unknown.empty() && is_part_of(one.origin, value.origin) && (left_out == nullptr || value.path == to))
+        left_out = &value;
+    if (left_out != nullptr) append_sentence(key.note, fmt::format("left out: give it with --set {}=...", left_out->path));
+    for (const auto& [origin, sentence] : facts_.remarks())
+      if (is_part_of(one.origin, origin)) append_sentence(key.note, sentence);
+    if ((to.starts_with('@') || key.verdict == Verdict::kMapped) && !any && key.note.empty())
+      key.note = "the other keys say as much, or it needs one that is left out";
+  }
+
+  void list_defaults() {
+    const auto says = [&](const ImportedValue& value) {
+      return std::ranges::any_of(judged_, [&](const Judged& one) { return is_part_of(one.origin, value.origin); });
+    };
+    for (const ImportedValue& value : out_.values)
+      if (value.is_default && !says(value)) out_.defaults.push_back(value);
+    for (Judged& one : judged_) out_.keys.push_back(std::move(one.key));
+  }
 
   const ImportRules& rules_;
   const ForeignTables& tables_;
@@ -217,244 +436,6 @@ class Resolver {
   std::map<std::string, std::string, std::less<>> not_built_;  // path, and the refusal of the option table
   Import out_;
 };
-
-void Resolver::refuse_unknown(const ForeignLeaf& leaf) const {
-  std::string near(tables_.nearest(leaf.system, leaf.key));
-  if (near == plain_foreign_name(leaf.key))
-    throw ConfigError(fmt::format("{}: there is no such value of this key; take {}", origin_of(leaf),
-                                  tables_.values_of(leaf.system, near)));
-  if (leaf.key.find('-', 2) != leaf.key.npos) std::ranges::replace(near, '_', '-');
-  const std::string dashes = leaf.key.substr(0, std::min(leaf.key.find_first_not_of('-'), leaf.key.size()));
-  std::string remedy = near.empty() ? "correct it or leave it out" : fmt::format("did you mean {}{}?", dashes, near);
-  for (const ForeignAnswer& answer : foreign_answers(near.empty() ? leaf.key : "", text_of(leaf.value)))
-    if (!answer.key.empty()) remedy = fmt::format("leave it out there, and give it by --set {}=...", answer.key);
-  throw ConfigError(
-      fmt::format("{}: unknown key {} of {}; {}", place_of(leaf), in_quotes(leaf.key), name_of(leaf.system), remedy));
-}
-
-void Resolver::judge(const ForeignLeaf& leaf) {
-  Judged& one = judged_.emplace_back();
-  one.key = {leaf, Verdict::kAlways, "", ""};
-  one.origin = origin_of(leaf);
-  if (is_comment(leaf.key)) {
-    one.key.note = "a comment";
-    return;
-  }
-  present_.insert(leaf.system);
-  if (const std::optional<ForeignSystem> base = base_of(leaf.system)) present_.insert(*base);
-  if (leaf.key == "program" && text_of(leaf.value).starts_with("megatron ")) present_.insert(ForeignSystem::kMegatron);
-  std::vector<const ForeignKey*> rows = tables_.find_all(leaf.system, leaf.key, text_of(leaf.value));
-  if (const ForeignKey* const row = is_open(leaf) && !rows.empty() && rows.front()->verdict == Verdict::kRefused
-                                        ? tables_.find_key(leaf.system, leaf.key)
-                                        : nullptr) {
-    one.key.verdict = row->verdict, one.to = key_of(row->to);
-    return facts_.take(one.to, {leaf.value, one.origin});
-  }
-  std::vector<std::string> words(rows.size(), text_of(leaf.value));
-  if (!rows.empty() && rows.front()->convert == Convert::kWords) {
-    rows.clear(), words.clear();
-    for (const std::string& word : words_in(leaf.value, ", []\""))
-      for (const ForeignKey* const row : tables_.find_all(leaf.system, leaf.key, word)) {
-        if (row->convert == Convert::kWords)
-          throw ConfigError(fmt::format("{}: there is no word {} of this key; correct it", one.origin, in_quotes(word)));
-        rows.push_back(row), words.push_back(word);
-      }
-    if (rows.empty()) {
-      one.key.note = "off, as here";
-      return;
-    }
-  }
-  if (!rows.empty() && leaf.is_replaced) return;  // its remark says by what
-  // Rows of one flag may be of several facts, which do not know of one another.
-  const auto [first, is_first] = flags_.try_emplace(std::pair(leaf.system, leaf.key), rows, one.origin);
-  if (leaf.key.starts_with('-') && !is_first && first->second.first != rows)
-    throw ConfigError(fmt::format("{}: {} says otherwise; keep one of the two", one.origin, first->second.second));
-  // Launchers have more flags than their table: one that is nearly in it is misspelt.
-  const bool is_misspelt = !rows.empty() && rows.front()->names == "*" && !tables_.nearest(leaf.system, leaf.key).empty();
-  if (is_misspelt || (rows.empty() && !leaf.value.is_object())) refuse_unknown(leaf);
-  if (rows.empty()) one.key.note = "an empty block says nothing";
-  for (std::size_t i = 0; i < rows.size(); ++i) judge_by_row(one, *rows[i], words[i]);
-}
-
-// The first of a key's rows gives it its verdict, unless that is nothing.
-void Resolver::judge_by_row(Judged& one, const ForeignKey& row, std::string_view word) {
-  const ForeignLeaf& leaf = one.key.leaf;
-  if (one.to.empty()) one.key.verdict = row.verdict, one.to = fact_of(row.to);
-  append_sentence(one.key.note, row.note);
-  const bool names_values = !names_of(row).values.empty(), is_auto = !names_values && lower(word) == "auto";
-  const bool becomes_something = row.verdict == Verdict::kMapped || row.verdict == Verdict::kDiffers ||
-                                 row.verdict == Verdict::kNotBuilt || row.to.starts_with('@');
-  const auto says_nothing = [&](std::string_view note) { one.key.verdict = Verdict::kAlways, one.key.note = note; };
-  if (row.verdict == Verdict::kRefused) {
-    if (!names_values && (is_neutral(leaf.value) || is_auto)) return says_nothing("off, as here");
-    throw ConfigError(
-        fmt::format("{}: {}; {}", one.origin, row.note, row.to.empty() ? "leave it out" : fmt::format("use {}", row.to)));
-  }
-  const bool has_no_key = row.to.empty() || row.to.starts_with(kCommand);
-  if (row.verdict == Verdict::kDiffers && has_no_key && !names_values && is_neutral(leaf.value) && !number_in(text_of(leaf.value)))
-    return says_nothing("off, as here");
-  if (!becomes_something || has_no_key) {
-    if (one.to == row.to) one.key.to = row.to;
-    if (!row.to.starts_with(kLossCommand)) return;
-    const std::string_view loss = row.to.substr(kLossCommand.size());
-    one.key.note = fmt::format("--loss {}: {}", loss, row.note);
-    if (loss != "all" || facts_.find("@loss") == nullptr) facts_.set("@loss", {loss, one.origin});
-    return;
-  }
-  if (leaf.system == ForeignSystem::kDeepSpeed)
-    for (const std::string& name : {std::string("@json"), fmt::format("@json:{}", fact_of(row.to))})
-      facts_.set(name, {true, one.origin});
-  if (is_auto) {
-    one.is_auto = true;
-    return;
-  }
-  if (!names_values && leaf.value.is_null()) return says_nothing("null says nothing");
-  // A row that gives one value, whatever the key's, means the key that is on.
-  const bool is_switch = !names_values && !row.value.empty() && tables_.find(leaf.system, leaf.key, "true") == &row;
-  if (is_neutral(leaf.value) && !names_values && (is_switch || row.verdict == Verdict::kNotBuilt))
-    return says_nothing("off, as here");
-  facts_.take(fact_of(row.to), {converted(row, leaf.value, one.origin), one.origin, weight_of(row)});
-}
-
-// Points to what the base gives; nullptr: nothing.
-const OptionValue* Resolver::of_base(std::string_view path) const {
-  if (rules_.base == nullptr) return nullptr;
-  const OptionValue& value = rules_.base->at(path);
-  return value.origin == OptionValue().origin ? nullptr : &value;
-}
-
-// Numbers of the base that others are computed from, as defaults that go before the systems'.
-void Resolver::take_base() {
-  for (const char* const path : {"run.steps", "parallel.data", "parallel.pipeline", "parallel.tensor", "batch.global",
-                                 "batch.micro", "batch.sequence", "optimizer.lr"}) {
-    const OptionValue* const value = of_base(path);
-    if (value == nullptr || !value->value.is_number()) continue;
-    if (std::string_view(path) == "run.steps" && facts_.is_given("run.epochs")) continue;  // which take their place
-    facts_.take(path, {value->value, value->origin, Weight::kDefault});
-  }
-}
-
-// A default is in the system's own words: the row of that value says what it is here.
-void Resolver::fill_defaults() {
-  for (const ForeignSystem system : kByDefaults) {
-    if (!present_.contains(system)) continue;
-    for (const ForeignSection& section : tables_.sections()) {
-      if (section.system != system) continue;
-      for (const ForeignKey& said : section.keys) {
-        if (said.fallback.empty()) continue;
-        const JsonValue value = parse_json(said.fallback, said.names);
-        for (const ForeignKey* const row : tables_.find_all(system, names_of(said).names.front(), text_of(value)))
-          if (!row->to.empty() && (row->verdict == Verdict::kMapped || row->verdict == Verdict::kDiffers))
-            facts_.take(fact_of(row->to), of_default(system, converted(*row, value, default_origin(system))));
-      }
-    }
-  }
-}
-
-void Resolver::derive() {
-  using enum ForeignSystem;
-  if (present_.contains(kHuggingFace)) derive_hugging_face(facts_, present_);
-  if (present_.contains(kDeepSpeed) || present_.contains(kAccelerate)) derive_deepspeed(facts_);
-  if (present_.contains(kMegatron)) derive_megatron(facts_);
-  if (present_.contains(kTorchtitan)) derive_torchtitan(facts_);
-  if (present_.contains(kOlmo)) derive_olmo(facts_);
-  before_common_ = facts_;
-  derive_common(facts_);
-}
-
-// An argument of the script stands in the value as it was typed.
-std::string Resolver::unknown_of(const Fact& fact) const {
-  if (!fact.is_open()) return "";
-  for (const Judged& one : judged_)
-    if (const ForeignLeaf& leaf = one.key.leaf; is_open(leaf) && is_part_of(one.origin, fact.origin)) return leaf.remark;
-  return "";
-}
-
-void Resolver::list_value(const std::string& path, const Fact& fact, const Option* option) {
-  ImportedValue value{path, fact.value, fact.origin, fact.is_default(), unknown_of(fact)};
-  const bool is_fraction = fact.value.is_number() && fact.value.as_number() != std::floor(fact.value.as_number());
-  if (option == nullptr && is_fraction && !is_listed(path.substr(path.find('.') + 1), kFractions))
-    throw ConfigError(fmt::format("{}: {} = {}: must be an integer; correct it", fact.origin, path, to_json_text(fact.value)));
-  if (option != nullptr && value.unknown.empty()) try {
-      const JsonValue checked = checked_value(*option, fact.value, fact.origin + ": ");
-      if (!takes(option->takes, Takes::kSources) && !takes(option->takes, Takes::kTexts)) value.value = checked;
-    } catch (const ConfigError& error) {
-      if (!is_reserved(*option, fact.value)) throw;
-      not_built_.emplace(path, std::string_view(error.what()).substr(fact.origin.size() + 2));
-    }
-  out_.values.push_back(std::move(value));
-}
-
-void Resolver::list_values() {
-  const auto is_of_model = [](std::string_view path) { return path.starts_with("model."); };
-  const auto list_model_keys = [&] {
-    for (const auto& [path, fact] : facts_.all())
-      if (path == "model.model_type") list_value(path, fact, nullptr);
-    for (const auto& [path, fact] : facts_.all())
-      if (is_of_model(path) && path != "model.model_type" && find_option(path) == nullptr) list_value(path, fact, nullptr);
-  };
-  bool in_model = false;
-  for (const Option& option : option_table()) {
-    if (in_model && !is_of_model(option.path)) list_model_keys();
-    in_model = is_of_model(option.path);
-    const std::string path(option.path);
-    const Fact* const fact = facts_.find(path);
-    const OptionValue* const base = of_base(path);
-    const bool is_of_base = fact != nullptr && base != nullptr && fact->is_default() && fact->origin == base->origin;
-    if (fact != nullptr && !is_of_base) list_value(path, *fact, &option);
-  }
-  for (const auto& [path, fact] : facts_.all())
-    TRIDENT_CHECK(is_of_model(path) || find_option(path) != nullptr, "{}: {} is in no table", fact.origin, path);
-  if (const Fact* const data = facts_.find("parallel.data"); data == nullptr || !data->value.is_number()) return;
-  apply(facts_, {"@ranks", "parallel.data parallel.tensor? parallel.pipeline? parallel.context?"});
-  out_.ranks = facts_.integer("@ranks");
-}
-
-// Says what became of a key, now that all values are known.
-void Resolver::finish(Judged& one) const {
-  ImportedKey& key = one.key;
-  bool any = false, reserved = false;
-  const auto say = [&](const ImportedValue& value) {
-    append_sentence(key.to, fmt::format("{} = {}", value.path, value_text(value.value)));
-    any = true;
-    if (const auto refusal = not_built_.find(value.path); refusal != not_built_.end()) {
-      reserved = true;
-      append_sentence(key.note, refusal->second);
-    }
-  };
-  const std::string_view to = one.to;
-  for (const bool is_direct : {true, false})
-    for (const ImportedValue& value : out_.values)
-      if ((value.path == to) == is_direct && (one.is_auto ? is_direct : is_part_of(one.origin, value.origin))) say(value);
-  if (reserved)
-    key.verdict = Verdict::kNotBuilt;
-  else if (any && key.verdict == Verdict::kNotBuilt && !is_open(key.leaf))
-    key.verdict = Verdict::kAlways;
-  if (one.is_auto) {
-    const Fact* fact = facts_.find(to);
-    if (fact == nullptr) fact = before_common_.find(to);
-    append_sentence(key.note, fact == nullptr ? "no input says it: ours stays"
-                                              : fmt::format("resolved to {} ({})", value_text(fact->value), fact->origin));
-  }
-  append_sentence(key.note, key.leaf.remark);
-  append_sentence(key.note, key.leaf.note);
-  for (const ImportedValue& value : out_.values)
-    if (!value.unknown.empty() && is_part_of(one.origin, value.origin))
-      append_sentence(key.note, fmt::format("left out: give it with --set {}=...", value.path));
-  for (const auto& [origin, sentence] : facts_.remarks())
-    if (is_part_of(one.origin, origin)) append_sentence(key.note, sentence);
-  if ((to.starts_with('@') || key.verdict == Verdict::kMapped) && !any && key.note.empty())
-    key.note = "the other keys say as much, or it needs one that is left out";
-}
-
-void Resolver::list_defaults() {
-  const auto says = [&](const ImportedValue& value) {
-    return std::ranges::any_of(judged_, [&](const Judged& one) { return is_part_of(one.origin, value.origin); });
-  };
-  for (const ImportedValue& value : out_.values)
-    if (value.is_default && !says(value)) out_.defaults.push_back({value.path, value.value, value.origin});
-  for (Judged& one : judged_) out_.keys.push_back(std::move(one.key));
-}
 
 }  // namespace
 

@@ -21,13 +21,6 @@ struct ImportedKey {
   std::string note;  // "" or one sentence
 };
 
-// A value that no input gave: the other system's default, or what follows from such.
-struct ImportedDefault {
-  std::string key;  // path of the option table
-  JsonValue value;
-  std::string origin;  // "TrainingArguments' default"
-};
-
 // One key of the configuration that comes out.
 struct ImportedValue {
   std::string path;  // of the option table, or "model." and a key of config.json
@@ -40,7 +33,7 @@ struct ImportedValue {
 struct Import {
   std::vector<ImportedValue> values;  // in the option table's order, model keys behind the model block's
   std::vector<ImportedKey> keys;      // in the order of the inputs
-  std::vector<ImportedDefault> defaults;
+  std::vector<ImportedValue> defaults;  // those of `values` that no input gave: the other system's, or what follows from such
   std::optional<std::int64_t> ranks;  // processes in all, where the inputs say so
 };
 

@@ -58,8 +58,8 @@ JsonValue report_of(const Import& import) {
                                         {"verdict", name_of(key.verdict)},
                                         {"to", key.to},
                                         {"note", key.note}});
-  for (const ImportedDefault& value : import.defaults)
-    defaults.emplace_back(JsonValue::Object{{"key", value.key}, {"value", value.value}, {"origin", value.origin}});
+  for (const ImportedValue& value : import.defaults)
+    defaults.emplace_back(JsonValue::Object{{"key", value.path}, {"value", value.value}, {"origin", value.origin}});
   return JsonValue::Object{{"config", tree_of(import)}, {"keys", std::move(keys)}, {"defaults", std::move(defaults)}};
 }
 

@@ -29,13 +29,11 @@ class Reader : FileReader {
 
  private:
   // ---- commands
-  // Whether these runs are more in doubt than a loop's whose passes nobody counts.
-  bool is_doubtful(int runs) const { return runs != 0 && !script_.loops.contains(runs); }
-  int doubtful(std::string_view what, int why = 0) { return is_doubtful(runs_) ? runs_ : doubt(what, pos_, why); }
+  int doubtful(std::string_view what, int why = 0) { return runs_ != 0 ? runs_ : doubt(what, pos_, why); }
   int narrowed(int runs, Outcome outcome, bool wanted) {
     if (runs == kNever) return runs;
     if (outcome != Outcome::kUnknown) return (outcome != Outcome::kFalse) == wanted ? runs : kNever;
-    return is_doubtful(runs) ? runs : doubt("the condition", pos_, why_test_);
+    return runs != 0 ? runs : doubt("the condition", pos_, why_test_);
   }
   // Goes into a branch that such an outcome is the condition of.
   void branch(Block& block, Outcome outcome) {
@@ -54,9 +52,8 @@ class Reader : FileReader {
     end_list(blocks_.back());
     if (kind == "(") script_.forget(blocks_.back().outer);
     if (!blocks_.back().is_skipped) {
-      does_succeed_ |= outcome_ == Outcome::kTrue;
       // Nobody knows whether a body ran: without one an `if` succeeds, whatever its condition was.
-      if (!is_listed(kind, "{ (")) does_succeed_ &= outcome_ >= Outcome::kTrue, outcome_ = Outcome::kPresumed;
+      if (!is_listed(kind, "{ (")) outcome_ = Outcome::kPresumed;
       if (blocks_.back().is_not) outcome_ = Outcome::kUnknown;
     }
     pos_ += bytes, blocks_.pop_back();
@@ -65,12 +62,12 @@ class Reader : FileReader {
   }
   // The variables of a pipeline's parts stay in there.
   void end_pipeline(Block& block) {
-    if (std::exchange(block.is_piped, false) && !script_.keeps_last) script_.forget(block.mark);
+    if (std::exchange(block.is_piped, false)) script_.forget(block.mark);
     block.mark = script_.mark();
   }
   void end_list(Block& block) {
     end_pipeline(block);
-    if (std::exchange(block.presumed, 0) != 0) outcome_ = Outcome::kPresumed, does_succeed_ = false;
+    if (std::exchange(block.presumed, 0) != 0) outcome_ = Outcome::kPresumed;
   }
   // A command, or what stands between two.
   void step() {
@@ -83,18 +80,13 @@ class Reader : FileReader {
     if (block.at_pattern && word != "esac") {
       block.at_pattern = false;
       branch(block, pattern(block.subject));
-    } else if (block.kind == "case" && (takes(";;&") || takes(";;") || takes(";&"))) {
-      if (text_[pos_ - 1].c == '&' && block.base != kNever) {  // goes on, whatever the patterns are
-        block.rest = block.base != 0 ? block.base : doubt("the case", begin);
-        block.subject.push_back({'&', at(begin), block.rest});
-      }
+    } else if (block.kind == "case" && takes(";;")) {
       block.at_pattern = true;
       end_list(block);
       skip_lines();
     } else if (takes("&&") || takes("||")) {
       end_pipeline(block);
-      if (outcome_ == Outcome::kPresumed && !does_succeed_ && block.base == 0 && block.presumed == 0)
-        block.presumed = doubt("a command", begin);
+      if (outcome_ == Outcome::kPresumed && block.base == 0 && block.presumed == 0) block.presumed = doubt("a command", begin);
       runs_ = narrowed(block.base, outcome_, text_[begin].c == '&');
       skip_lines();
     } else if (peek() == '\n' || takes(";") || takes("|&") || takes("|") || (peek(1) != '>' && takes("&"))) {
@@ -124,7 +116,7 @@ class Reader : FileReader {
     } else if ((word == "else" || word == "elif") && block.kind == "if") {
       pos_ += word.size();
       runs_ = block.base = block.rest;
-    } else if (is_listed(word, "for while until select")) {
+    } else if (is_listed(word, "for while until")) {
       loop(word);
     } else if (word == "case") {
       open("case", runs_, word.size());
@@ -153,22 +145,27 @@ class Reader : FileReader {
   // Follows a loop while its condition is known, or through the items of `for`.
   void loop(const std::string& word) {
     const std::size_t begin = pos_;
-    const bool has_items = is_listed(word, "for select");
+    const bool has_items = word == "for";
     const int runs = runs_;
     open("loop", has_items ? doubtful("the loop") : runs, word.size());
     skip_blanks();
     Block& block = blocks_.back();
     block.is_until = word == "until";
     const std::string name = has_items ? parameter_name(false) : "";
-    if (skip_blanks(); has_items && plain_word() == "in") {
+    skip_blanks();
+    const bool names_items = has_items && plain_word() == "in";
+    bool is_open = false;  // they are arguments that nobody knows
+    if (names_items) {
       pos_ += 2;
       Fields fields{true};
       for (skip_blanks(); !ends_word(peek()); skip_blanks()) scan(fields, Stop::kWord, false), fields.close();
       block.items = fields.take();
     } else if (const auto all = script_.variables.find("@"); has_items && all != script_.variables.end()) {
       block.items = all->second.items;
+    } else {
+      is_open = has_items && script_.has_open_arguments;
     }
-    const bool is_known = runs == 0 && word != "select" && name.empty() != has_items &&
+    const bool is_known = runs == 0 && !is_open && name.empty() != has_items &&
                           std::ranges::all_of(block.items, [](const Text& item) {
                             return why_of(item) == 0 && bytes_of(item).find_first_of("*?[{") == std::string::npos;
                           });
@@ -193,7 +190,6 @@ class Reader : FileReader {
     block.is_endless = is_known && bytes_of(part(block.again, pos_)).find('$') == std::string::npos;
     if (block.is_endless && !ends && block.count++ == 1 && block.passes == 0) block.passes = doubt("the loop", block.again);
     runs_ = block.base = ends ? kNever : is_known ? block.passes : doubt("the loop", block.again, why_test_);
-    if (!is_known) script_.loops.insert(runs_);
     if (ends || !is_known) block.again = std::string::npos;
   }
   // At the end of a loop; false: no pass is left.
@@ -201,23 +197,17 @@ class Reader : FileReader {
     if (block.kind != "loop" || block.again == std::string::npos || (!block.name.empty() && block.items.empty())) return false;
     if (block.is_endless && block.count > 1) return false;
     script_.spend(pos_ - block.again + 2048, here());
-    const std::size_t again = block.again;
-    if (++block.turns == 1000) {  // the last one stands for all that follow
-      if (block.passes == 0) script_.loops.insert(block.passes = doubt("the loop", again));
-      block.again = std::string::npos;
-    }
     take_item(block);
-    pos_ = again;
+    pos_ = block.again;
     runs_ = block.base = block.passes, outcome_ = Outcome::kPresumed;
     return true;
   }
   // `break` and `continue`: nothing runs up to the loop's end, or nobody knows whether it does.
-  void leave(bool breaks, bool is_far) {
-    const auto is_loop = [](const Block& block) { return block.kind == "loop"; };
-    const auto last = std::find_if(blocks_.rbegin(), blocks_.rend(), is_loop);
+  void leave(bool breaks) {
+    const auto last = std::ranges::find(blocks_.rbegin(), blocks_.rend(), "loop", &Block::kind);
     if (last == blocks_.rend()) return;
-    runs_ = runs_ != 0 ? runs_ : is_far ? doubt("the loop", pos_) : kNever;
-    for (auto one = is_far ? std::ranges::find_if(blocks_, is_loop) : std::prev(last.base()); one != blocks_.end(); ++one) {
+    runs_ = runs_ != 0 ? runs_ : kNever;
+    for (auto one = std::prev(last.base()); one != blocks_.end(); ++one) {
       one->base = one->rest = runs_;
       if (runs_ != kNever) one->passes = runs_;
     }
@@ -290,11 +280,9 @@ class Reader : FileReader {
     if (has_parentheses && (skip_blanks(), !takes(")"))) fail_alone();
     if (has_parentheses || (words.size() == 2 && first_word() == "function")) return function(bytes_of(words.back()));
     why_test_ = 0;
-    if (runs_ != kNever && !(does_succeed_ = declares))
-      does_succeed_ = is_listed(first_word(), "cd mkdir echo printf set source . module conda ulimit touch sleep shift");
-    settle(words.empty() && executes_                           ? Outcome::kPresumed
-           : words.empty() || is_listed(first_word(), "true :") ? Outcome::kTrue
-           : first_word() == "false"                            ? Outcome::kFalse
+    settle(words.empty() && executes_                                      ? Outcome::kPresumed
+           : words.empty() || declares || is_listed(first_word(), "true :") ? Outcome::kTrue
+           : first_word() == "false"                                       ? Outcome::kFalse
            : first_word() == "test" ? outcome_of({words.begin() + 1, words.end()})
                                     : Outcome::kPresumed);
     if (declares && runs_ != kNever) declare(words, std::exchange(given, {}), at(begin));
@@ -311,13 +299,9 @@ class Reader : FileReader {
     runs_ = runs;
     settle(Outcome::kTrue);
     if (runs == kNever) return;
-    Text body = part(begin, pos_);
-    if (const auto other = script_.functions.find(name); runs != 0 && other != script_.functions.end()) {  // either of them
-      body.push_back({'\n', at(begin)});
-      body.insert(body.end(), other->second.body.begin(), other->second.body.end());
-    }
-    script_.spend(body.size(), at(begin));
-    script_.functions[name] = {std::move(body), runs};
+    if (runs != 0 && script_.functions.contains(name)) script_.refuse(at(begin), "a second function of this name");
+    script_.spend(pos_ - begin, at(begin));
+    script_.functions[name] = {part(begin, pos_), runs};
   }
   // Keeps the variable for the end of the function that changes it.
   void keep_outer(const std::string& name) {
@@ -333,19 +317,15 @@ class Reader : FileReader {
       else if (word.find('=') == word.npos && is_local) given.try_emplace(word);
       else if (const auto known = script_.variables.find(word); known != script_.variables.end()) given.insert(*known);
     // A name of another variable, an integer, and small or capital letters.
-    const int why = flags.find_first_of("niluc") == flags.npos ? 0 : runs_ != 0 ? runs_ : doubt(command + ' ' + flags, pos_ - 1);
+    if (flags.find_first_of("niluc") != flags.npos) script_.refuse(begin, command + ' ' + flags);
     for (auto& [name, variable] : given) {
       if (is_local && !has(flags, 'g')) keep_outer(name);
       const auto known = is_local ? script_.variables.end() : script_.variables.find(name);
-      const bool is_known = known != script_.variables.end();
-      const int own = why == 0 && is_known ? known->second.why : why;
-      variable.is_exported |= command == "export" || has(flags, 'x') || (is_known && known->second.is_exported);
+      variable.is_exported |= command == "export" || has(flags, 'x') ||
+                              (known != script_.variables.end() && known->second.is_exported);
       variable.is_readonly |= command == "readonly" || has(flags, 'r');
-      const std::string target = has(flags, 'n') && !variable.items.empty() ? bytes_of(variable.items[0]) : name;
       const Variable& changed = script_.change(name, begin) = std::move(variable);
-      if (own != 0)
-        for (const std::string& one : {name, target}) script_.change(one, begin).why = own, script_.doubt(one, begin, own);
-      else if (changed.items.empty() && is_local && flags.find_first_of("aA") == flags.npos) script_.erase(name, begin);
+      if (changed.items.empty() && is_local && flags.find_first_of("aA") == flags.npos) script_.erase(name, begin);
     }
   }
   void emit(const std::vector<Text>& words, const Variables& given, int begin, bool may_be_function = true) {
@@ -358,8 +338,7 @@ class Reader : FileReader {
       return nested(found->second.body, {std::vector(words.begin() + 1, words.end()), true, false, given}, before_,
                     runs_ != 0 ? runs_ : found->second.runs, begin);
     ShellCommand command{before_, {}, script_.reasons[static_cast<std::size_t>(runs_)]};
-    command.exits = script_.exits, command.folder = script_.folder, command.files = script_.files.size();
-    if ((command.is_again = script_.loops.contains(runs_))) command.doubt.clear();
+    command.folder = script_.folder, command.files = script_.files.size();
     change_state(words, texts, begin);
     if (name == "eval") return evaluate(words, begin);
     if (is_listed(name, "source .")) source(words, begin);
@@ -383,22 +362,20 @@ class Reader : FileReader {
       for (const ShellWord& word : *all) script_.spend(word.text.size() + sizeof(ShellWord), begin);
     script_.commands.push_back(std::move(command));
     if (name == "return") end();
-    script_.exits += runs_ == 0 && (name == "exit" || (name == "exec" && words.size() > 1)) ? 1 : 0;
   }
   // Does to variables, arguments, the folder and files as a builtin does.
   void change_state(const std::vector<Text>& words, const std::vector<std::string>& texts, int begin) {
     const std::string& name = texts[0];
     const auto doubted = [&] { return runs_ != 0 ? runs_ : doubt(name, std::max<std::size_t>(pos_, 1) - 1); };
-    if (is_listed(name, "break continue")) leave(name == "break", words.size() > 1);
+    if (is_listed(name, "break continue") && words.size() > 1) script_.refuse(begin, name + " of several loops");
+    if (is_listed(name, "break continue")) leave(name == "break");
     const bool is_folder_known = runs_ == 0 && words.size() == 2 && why_of(words[1]) == 0;
     if (is_listed(name, "cd pushd popd")) script_.folder = is_folder_known ? script_.folder_at(texts[1]) : std::nullopt;
     for (const std::string& file : changed_by(texts)) lose(file);
     if (name == "unset") script_.unset(words, runs_ == 0 && texts.back().find('[') == std::string::npos ? 0 : doubted());
     if (name == "set") script_.set(words, texts, begin, runs_);
-    if (name == "shopt") script_.keeps_last |= texts.back() == "lastpipe";
+    if (name == "select" || texts.back() == "lastpipe") script_.refuse(begin, name);
     if (name == "shift") script_.shift(words, begin, runs_);
-    const auto all = script_.variables.find("@");
-    if (name == "getopts" && (all == script_.variables.end() || all->second.items.empty())) return settle(Outcome::kFalse);
     for (const std::string& one : set_by(texts)) script_.doubt(one, begin, doubted());
     if (is_listed(name, kDeclarations) || is_listed(name, "read mapfile readarray printf let unset"))  // it may be any name
       for (std::size_t i = 1; i < words.size(); ++i)
@@ -454,20 +431,18 @@ class Reader : FileReader {
     if (is_known && written == script_.newest_files.end()) text = script_.sources ? script_.sources(path) : std::nullopt;
     else if (is_known && script_.files[written->second].unknown.empty()) text = script_.files[written->second].text;
     if (!text) return script_.doubt_all(begin, runs_ != 0 ? runs_ : doubt(name, pos_ - 1));
-    Text chars;
-    for (const char c : *text)
-      if (c != '\r') chars.push_back({c, begin});
     Nested how{{}, true};
     if (words.size() > 2) how.arguments.emplace(words.begin() + 2, words.end());
     const std::string outer = std::exchange(script_.sourced, path);
-    nested(std::move(chars), std::move(how), before_, runs_, begin);
+    script_.sourced_texts.push_back({++script_.end, path, begin});
+    script_.line_starts.push_back(script_.end);
+    nested(script_.characters_of(*text), std::move(how), before_, runs_, begin);
     script_.sourced = outer;
   }
 
   std::vector<ShellWord> before_;
   std::vector<Block> blocks_;
   Outcome outcome_ = Outcome::kPresumed;  // of the last one
-  bool does_succeed_ = true;              // && and || take for granted that it succeeds
   bool is_not_ = false;                   // "!" stands before the next one
   bool is_called_ = false;                // a function or a file that `source` reads
   std::map<std::string, std::optional<Variable>> outer_;  // what variables of this function are outside of it
@@ -477,13 +452,10 @@ class Reader : FileReader {
 }  // namespace shell
 
 std::vector<ShellCommand> read_shell(std::string_view text, std::string_view source, std::span<const std::string_view> settings,
-                                     std::span<const ShellWord> variables, ShellFiles* files, const ShellSources& sources) {
-  shell::Script script{source, settings, sources};
-  shell::Text chars;
-  for (int at = 0; const char c : text) {
-    if (c != '\r') chars.push_back({c, at});
-    if (++at; c == '\n') script.line_starts.push_back(at);
-  }
+                                     std::span<const ShellWord> variables, ShellFiles* files, const ShellSources& sources,
+                                     bool has_open_arguments) {
+  shell::Script script{source, settings, sources, has_open_arguments};
+  shell::Text characters = script.characters_of(text);
   for (const ShellWord& word : variables) {
     const std::size_t equals = word.text.find('=');
     shell::Variable& variable = script.variables[word.text.substr(0, equals)];
@@ -492,7 +464,7 @@ std::vector<ShellCommand> read_shell(std::string_view text, std::string_view sou
     for (const char c : word.text.substr(equals + 1))
       variable.items[0].push_back({c, script.line_starts.at(static_cast<std::size_t>(word.line) - 1)});
   }
-  shell::Reader(script, std::move(chars)).read(0);
+  shell::Reader(script, std::move(characters)).read(0);
   if (files != nullptr) *files = std::move(script.files);
   return std::move(script.commands);
 }

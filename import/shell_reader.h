@@ -23,8 +23,6 @@ struct ShellCommand {
   std::vector<ShellWord> words;
   std::vector<ShellWord> settings;  // "NAME=value" of those variables that the caller asked for
   std::string doubt;                // why nobody knows whether it runs; "": it does
-  int exits = 0;                    // how many `exit` stand before it: who gives the script its arguments comes by those of a check
-  bool is_again = false;            // a `while` or `until` runs it, and nobody knows how often
   std::optional<std::string> folder = {};  // that `cd` went to; "": none; nothing: nobody knows which
   std::size_t files = 0;            // how many changes of files come before it
 };
@@ -48,10 +46,12 @@ std::string shell_file_name(const std::string& path);
 // Nothing is executed: other $(..) and loops, tests of files, and what read, printf -v, let and others set leave variables unknown
 // and commands in doubt, which each of them says. A variable that is set nowhere is empty in a test, and unknown in a word.
 // `settings` are names of variables to pass on where they stand before a command or are exported. `files` gets what is written.
+// Where the script gives itself no arguments it has none, or with `has_open_arguments` those that nobody knows.
 // Throws ConfigError "<source>:<line>:<column>: <why>": quotes, brackets and blocks that do not close, more than 64 levels, and
 // more than 4 MiB once variables are replaced.
 std::vector<ShellCommand> read_shell(std::string_view text, std::string_view source,
                                      std::span<const std::string_view> settings = {}, std::span<const ShellWord> variables = {},
-                                     ShellFiles* files = nullptr, const ShellSources& sources = {});
+                                     ShellFiles* files = nullptr, const ShellSources& sources = {},
+                                     bool has_open_arguments = false);
 
 }  // namespace trident

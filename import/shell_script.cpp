@@ -51,7 +51,7 @@ void Script::forget(const Mark& since) {
   for (; changes.size() > since.changes; changes.pop_back())
     if (auto& [name, before] = changes.back(); before) variables[name] = std::move(*before);
     else variables.erase(name);
-  folder = since.folder, exits = since.exits;
+  folder = since.folder;
 }
 void Script::doubt_all(int at, int why) {
   std::vector<std::string> names;
@@ -74,9 +74,7 @@ void Script::set(const std::vector<Text>& words, const std::vector<std::string>&
   const std::size_t count = texts.size();
   std::size_t i = 1;
   for (; i < count && has("-+", texts[i][0]) && !is_listed(texts[i], "-- -"); ++i) {
-    const bool is_named = has(texts[i], 'o') && i + 1 < count;
-    if (has(texts[i], 'a') || (is_named && texts[i + 1] == "allexport")) exports_all = texts[i][0] == '-';
-    i += is_named ? 1 : 0;
+    i += has(texts[i], 'o') && i + 1 < count ? 1 : 0;
   }
   if (i == count || (i + 1 == count && texts[i] == "-")) return;
   i += is_listed(texts[i], "-- -") ? 1 : 0;
@@ -161,17 +159,15 @@ std::vector<std::string> assigned_in(std::string_view sum) {
 }
 
 std::vector<std::string> set_by(const std::vector<std::string>& words) {
-  const std::string& name = words[0];
+  const bool reads = is_listed(words[0], "read mapfile readarray getopts"), declares = is_listed(words[0], kDeclarations);
   std::vector<std::string> names;
-  const bool reads = is_listed(name, "read mapfile readarray getopts"), declares = is_listed(name, kDeclarations);
   if (reads) names = {"REPLY", "MAPFILE", "OPTARG"};
   for (std::size_t i = 1; i < words.size(); ++i) {
-    const std::string before = words[i].substr(0, words[i].find_first_of("=["));
-    const bool is_variable = !before.empty() && !is_digit(before[0]) && std::ranges::all_of(before, is_name);
-    if (name == "let") std::ranges::move(assigned_in(words[i]), std::back_inserter(names));
-    else if (is_variable && (reads || (declares && before != words[i]) || (name == "printf" && words[i - 1] == "-v")))
-      names.push_back(before);
+    const std::string before = words[i].substr(0, words[i].find_first_of("=[+-"));
+    if (words[0] == "let") std::ranges::move(assigned_in(words[i]), std::back_inserter(names));
+    else if (reads || (declares && before != words[i]) || (words[0] == "printf" && words[i - 1] == "-v")) names.push_back(before);
   }
+  std::erase(names, "");  // of flags
   return names;
 }
 

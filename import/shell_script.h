@@ -1,13 +1,14 @@
 // The state of a script while it is read: reasons, variables, files, functions. For import alone.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <optional>
-#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -29,7 +30,6 @@ using Text = std::vector<Char>;
 struct Variable {
   std::vector<Text> items;  // one, unless it is an array
   bool is_exported = false, is_readonly = false;
-  int why = 0;  // number of the reason for which it has no value, whatever is assigned: `declare -i` and others
 };
 using Variables = std::map<std::string, Variable, std::less<>>;
 
@@ -71,8 +71,6 @@ std::vector<std::string> assigned_in(std::string_view sum);
 std::vector<std::string> set_by(const std::vector<std::string>& words);
 // Whether a file that `source` names, or a program that `eval` runs, sets up a machine's environment and no training.
 bool is_environment(std::string_view text);
-// Whether * or ? stands in quotes or after a backslash, where it is a letter and no sign of a pattern.
-bool has_quoted_sign(const Text& word);
 
 constexpr int kNever = -1;  // in the place of a doubt: commands do not run
 
@@ -103,11 +101,17 @@ struct Function {
   int runs;  // as WordReader's runs_: of its definition
 };
 
+// A text that `source` reads: its characters lie behind those of the script.
+struct SourcedText {
+  int begin;
+  std::string name;
+  int called_at;
+};
+
 // A place that a shell of its own goes back to at its end.
 struct Mark {
   std::size_t changes;
   std::optional<std::string> folder;
-  int exits;
 };
 
 // The readers of a script and of the scripts in its words share this.
@@ -115,14 +119,14 @@ struct Script {
   std::string_view source;
   std::span<const std::string_view> settings;
   const ShellSources& sources;
+  bool has_open_arguments = false;  // what the arguments are nobody knows; else there are none
+  int end = 0;                      // of all texts that are read
   std::vector<int> line_starts = {0};
+  std::vector<SourcedText> sourced_texts = {};
   std::vector<std::string> reasons = {""};
-  std::set<int> loops = {};  // numbers of reasons that are a `while` or `until` whose passes nobody counts
   int anything = 0;          // number of the reason for which any variable may have been set; 0: none
   Variables variables = {};  // which change() and erase() alone write
   std::vector<std::pair<std::string, std::optional<Variable>>> changes = {};  // what they were before
-  bool exports_all = false, keeps_last = false;  // `set -a`, `shopt -s lastpipe`
-  int exits = 0;                                 // that are sure to come
   std::map<std::string, Function, std::less<>> functions = {};
   std::vector<ShellCommand> commands = {};
   ShellFiles files = {};
@@ -132,13 +136,34 @@ struct Script {
   std::size_t spent = 0;  // bytes that expansions wrote
   int levels = 0;
 
-  std::pair<int, int> place(int at) const {  // line and column
-    const auto line = std::ranges::upper_bound(line_starts, at) - 1;
-    return {static_cast<int>(line - line_starts.begin()) + 1, at - *line + 1};
+  Text characters_of(std::string_view text) {
+    Text characters;
+    for (const char c : text) {
+      if (c != '\r') characters.push_back({c, end});
+      if (++end; c == '\n') line_starts.push_back(end);
+    }
+    return characters;
   }
+  // nullptr: it is in the script itself.
+  const SourcedText* sourced_text_of(int at) const {
+    const auto next = std::ranges::upper_bound(sourced_texts, at, {}, &SourcedText::begin);
+    return next == sourced_texts.begin() ? nullptr : &*std::prev(next);
+  }
+  std::ptrdiff_t line_index(int at) const { return std::ranges::upper_bound(line_starts, at) - line_starts.begin() - 1; }
+  int column(int at) const { return at - line_starts[static_cast<std::size_t>(line_index(at))] + 1; }
+  // Returns line and column in the script, where it reads the text.
+  std::pair<int, int> place(int at) const {
+    while (const SourcedText* const text = sourced_text_of(at)) at = text->called_at;
+    return {static_cast<int>(line_index(at)) + 1, column(at)};
+  }
+  // Names the text's own place.
   [[noreturn]] void fail(int at, std::string_view why) const {
-    const auto [line, column] = place(at);
-    refuse_at(source, line, column, why);
+    const SourcedText* const text = sourced_text_of(at);
+    const std::ptrdiff_t line = line_index(at) - line_index(text == nullptr ? 0 : text->begin);
+    refuse_at(text == nullptr ? source : text->name, static_cast<int>(line) + 1, column(at), why);
+  }
+  [[noreturn]] void refuse(int at, std::string_view what) const {
+    fail(at, fmt::format("{} is not followed; give import the command alone", what));
   }
   void spend(std::size_t bytes, int at) {
     if ((spent += bytes) > std::size_t{1} << 22)
@@ -152,7 +177,7 @@ struct Script {
   void erase(const std::string& name, int at);
   void doubt(const std::string& name, int at, int why) { set_unknown(change(name, at), name, at, why); }
   void doubt_all(int at, int why);
-  Mark mark() const { return {changes.size(), folder, exits}; }
+  Mark mark() const { return {changes.size(), folder}; }
   void forget(const Mark& since);
   void set_arguments(const std::vector<Text>& items, int at, int runs);
   // The builtin with these words, which `texts` are.

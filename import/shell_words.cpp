@@ -10,8 +10,6 @@
 namespace trident::shell {
 namespace {
 
-constexpr const char* kBlanks = " \t\n";  // IFS, unless the script sets it
-
 bool is_match(std::string_view text, std::string_view pattern) {
   std::size_t t = 0, p = 0, star = pattern.npos, from = 0;
   while (t < text.size() || p < pattern.size()) {
@@ -38,9 +36,12 @@ int why_of(const Text& text) {
 double sum_of(std::string_view text) {
   constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
   double sum = 0, term = 0;
+  const auto skip_blanks = [&] { text.remove_prefix(std::min(text.size(), text.find_first_not_of(" \t\r\n"))); };
   for (char sign = '+'; has("+-*/%", sign); text.remove_prefix(1)) {
+    skip_blanks();
     const std::string digits(text.substr(0, text.find_first_not_of("0123456789")));
     text.remove_prefix(digits.size());
+    skip_blanks();
     if (digits.empty() || digits.size() > 15 || (digits[0] == '0' && digits.size() > 1)) return kNone;
     const double next = std::stod(digits);
     if (has("+-", sign)) sum += std::exchange(term, sign == '+' ? next : -next);
@@ -89,20 +90,6 @@ Outcome match_of(const Text& text, const Text& pattern) {
   if (why_of(text) != 0 || why_of(pattern) != 0 || signs.find_first_of("[\\") != signs.npos) return Outcome::kUnknown;
   if (text.size() > kMostComparisons / std::max<std::size_t>(signs.size(), 1)) return Outcome::kUnknown;
   return is_match(bytes_of(text), signs) ? Outcome::kTrue : Outcome::kFalse;
-}
-
-bool has_quoted_sign(const Text& word) {
-  char quote = 0;
-  for (std::size_t i = 0; i < word.size(); ++i) {
-    const char c = word[i].c;
-    if (const bool escapes = c == '\\' && quote != '\''; escapes || quote != 0) {
-      i += escapes ? 1 : 0;
-      if (i < word.size() && has("*?", word[i].c)) return true;
-    }
-    if (c == quote) quote = 0;
-    else if (quote == 0 && has("'\"", c)) quote = c;
-  }
-  return false;
 }
 
 bool WordReader::puts_path(Fields& out, std::size_t begin, std::size_t inner, std::size_t end) {
@@ -204,9 +191,8 @@ void WordReader::dollar(Fields& out, bool is_quoted) {
     const bool is_expr = bytes_of(part(inner, std::min(inner + 5, end))) == "expr ";
     if (is_sum || is_expr) arithmetic(out, begin, inner + (is_sum ? 0 : 5), end, is_sum);
     else if (!puts_path(out, begin, inner, end)) put_not_executed(out, begin);
-  } else if (takes("[")) {  // a sum as it was written once
-    while (!at_end() && !takes("]")) ++pos_;
-    put_not_executed(out, begin);
+  } else if (peek() == '[') {
+    script_.refuse(at(begin), "$[");
   } else if (takes("{")) {
     parameter(out, begin, is_quoted);
   } else if (peek() == '\'' && !is_quoted) {
@@ -247,15 +233,11 @@ void WordReader::arithmetic(Fields& out, std::size_t begin, std::size_t inner, s
   }
   const Text text = content.take_one();
   if (why_of(text) != 0) return put_unknown(out, begin, why_of(text));
-  std::string sum;
-  bool is_behind_blank = false;
-  for (const Char& one : text) {  // a blank ends a number, and expr takes each number and sign as a word
-    if (is_space(one.c)) is_behind_blank = true;
-    if (is_space(one.c) || one.c == '\\') continue;  // expr has \*
-    const bool was_digit = !sum.empty() && is_digit(sum.back()), are_digits = was_digit && is_digit(one.c);
-    has_sum |= !sum.empty() && (is_behind_blank ? are_digits : !has_names && was_digit != is_digit(one.c));
-    sum += one.c, is_behind_blank = false;
-  }
+  std::string sum = bytes_of(text);
+  std::erase(sum, '\\');  // expr has \*
+  // expr takes each number and sign as a word.
+  for (std::size_t i = 1; !has_names && i < sum.size(); ++i)
+    has_sum |= is_digit(sum[i - 1]) != is_digit(sum[i]) && !is_space(sum[i - 1]) && !is_space(sum[i]);
   const double value = sum_of(sum);
   if (has_sum || !std::isfinite(value)) return put_not_executed(out, begin);
   for (const char digit : fmt::format("{}", static_cast<std::int64_t>(value))) out.put({digit, at(begin)});
@@ -296,6 +278,7 @@ void WordReader::put_variable(Fields& out, std::size_t begin, const std::string&
   const bool is_of_arguments = is_listed(name, "@ * #");
   const auto found = script_.variables.find(is_of_arguments ? "@" : name);
   const bool is_set = found != script_.variables.end();
+  if (is_of_arguments && !is_set && script_.has_open_arguments) return put_unset(out, begin, name, is_quoted);
   if (name == "#" && (!is_set || count_of(found->second) >= 0)) {
     for (const char digit : fmt::format("{}", is_set ? count_of(found->second) : 0)) out.put({digit, at(begin)});
     return;
@@ -306,15 +289,8 @@ void WordReader::put_variable(Fields& out, std::size_t begin, const std::string&
   if (!is_all && (subscript.size() > 4 || !std::ranges::all_of(subscript, is_digit))) return put_not_executed(out, begin);
   const std::vector<Text>& items = found->second.items;
   const bool joins = is_all && subscript != "@" && name != "@";
-  if (const auto ifs = script_.variables.find("IFS"); ((out.splits && !is_quoted) || joins) && ifs != script_.variables.end()) {
-    const bool is_known = !ifs->second.items.empty() && why_of(ifs->second.items[0]) == 0;
-    const std::string signs = is_known ? bytes_of(ifs->second.items[0]) : "";
-    const auto is_plain = [&](const Text& item) {
-      return std::ranges::none_of(item, [&](const Char& c) { return is_space(c.c) || has(signs, c.c); });
-    };
-    if (!is_known || (signs != kBlanks && (joins || !std::ranges::all_of(items, is_plain))))
-      return put_unknown(out, begin, doubt("IFS", begin));
-  }
+  if (((out.splits && !is_quoted) || joins) && script_.variables.contains("IFS"))
+    return put_unknown(out, begin, doubt("IFS", begin));
   has_no_items_ |= is_all && items.empty();
   const std::size_t first = is_all || subscript.empty() ? 0 : std::stoul(subscript);
   for (std::size_t i = first; i < (is_all ? items.size() : std::min(items.size(), first + 1)); ++i) {
@@ -327,20 +303,20 @@ void WordReader::put_variable(Fields& out, std::size_t begin, const std::string&
 }
 
 void WordReader::put_unset(Fields& out, std::size_t begin, const std::string& name, bool is_quoted) {
-  if (const std::string path = name == "IFS" ? kBlanks : script_.path_of(name); !path.empty()) {
+  if (const std::string path = script_.path_of(name); !path.empty()) {
     Text value;
     for (const char c : path) value.push_back({c, at(begin)});
     script_.spend(value.size(), at(begin));
     return out.put_value(value, is_quoted);
   }
-  const bool is_argument = is_digit(name[0]) && name != "0",
+  const bool is_argument = (is_digit(name[0]) && name != "0") || is_listed(name, "@ * #"),
              is_folder = name.starts_with("SLURM_") ||
                          is_listed(name, "HOME PWD OLDPWD TMPDIR USER HOSTNAME PATH SHELL UID EUID PPID RANDOM SECONDS LINENO 0");
   if (const auto all = script_.variables.find("@"); is_argument && all != script_.variables.end())
     return count_of(all->second) < 0 ? out.put_value(all->second.items[0], true) : void();
   if (script_.anything != 0 && is_name(name[0]) && !is_digit(name[0]) && !is_folder)
     return put_unknown(out, begin, script_.anything);
-  if (in_test_ && !is_folder && is_name(name[0])) return;
+  if (in_test_ && !is_folder && is_name(name[0]) && !(is_argument && script_.has_open_arguments)) return;
   const std::string shown = in_quotes("$" + name, 60);
   put_unknown(out, begin, script_.reason(
       is_argument ? shown + " is an argument of the script (set -- ARGUMENTS above its first command gives it)"

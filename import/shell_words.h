@@ -109,15 +109,21 @@ class Cursor {
     }
     ++pos_;
   }
-  // Goes from behind "(" to behind its ")".
+  // Goes from behind "(" to behind its ")". Quotes and brackets in comments and here documents are letters.
   void skip_parentheses(int begin) {
     const Level level(script_, begin);
-    for (int open = 1; open > 0; ++pos_) {
+    const std::vector<HereDocument> outer = std::exchange(here_documents_, {});
+    for (int open = 1; open > 0;) {
       if (at_end()) script_.fail(begin, "nothing closes this parenthesis");
-      if (peek() == '\\' && pos_ + 1 < text_.size()) ++pos_;
-      else if (has("'\"", peek())) skip_quoted(begin), --pos_;
-      else open += peek() == '(' ? 1 : peek() == ')' ? -1 : 0;
+      if (takes("<<<")) continue;
+      if (at_document()) pos_ += 2, here_documents_.push_back(here_document());
+      else if (has("'\"", peek())) skip_quoted(begin);
+      else if (peek() == '\n') skip_newline();
+      else if (peek() == '#' && is_space(text_[pos_ - 1].c)) skip_blanks();
+      else if (peek() == '\\' && pos_ + 1 < text_.size()) pos_ += 2;
+      else open += peek() == '(' ? 1 : peek() == ')' ? -1 : 0, ++pos_;
     }
+    here_documents_ = outer;
   }
 
   Script& script_;
@@ -131,6 +137,23 @@ class Cursor {
     std::size_t file = std::string::npos;  // index of the change that it makes
     Text text = {};
   };
+  // Whether "<<" stands here, and no shift of bits, behind which there is a number.
+  bool at_document() const {
+    std::size_t next = 2;
+    while (peek() == '<' && has(" \t", peek(next))) ++next;
+    return peek() == '<' && peek(1) == '<' && !is_digit(peek(next));
+  }
+  // Stands behind "<<".
+  HereDocument here_document() {
+    HereDocument document{"", false, takes("-")};
+    for (skip_blanks(); !ends_word(peek());) {
+      const std::size_t from = pos_;
+      document.is_quoted |= has("'\"\\", peek());
+      if (has("'\"", peek())) skip_quoted(here()), document.end += bytes_of(part(from + 1, pos_ - 1));
+      else if (!takes("\\")) document.end += text_[pos_++].c;
+    }
+    return document;
+  }
   std::vector<HereDocument> here_documents_, written_;  // those to come, and those of files that are not kept yet
 };
 
@@ -148,7 +171,6 @@ struct Block {
   std::size_t again = std::string::npos;
   int passes = 0;
   int count = 0;  // of passes whose condition never ends them
-  int turns = 0;  // of all passes
   bool is_until = false, is_endless = false;
   std::string name = {};
   std::vector<Text> items = {};
@@ -243,11 +265,9 @@ class FileReader : protected WordReader {
     if (given != nullptr && appends && script_.variables.contains(name))
       given->try_emplace(name, script_.change(name, at(begin)));
     Variable& variable = given != nullptr ? (*given)[name] : script_.change(name, at(begin));
-    variable.is_exported |= script_.exports_all;
-    if (is_element || has_keys || variable.why != 0 || variable.is_readonly || runs_ != 0) {
-      const int why = runs_ != 0 ? runs_ : variable.why != 0 ? variable.why
-                    : doubt(variable.is_readonly ? "a readonly variable" : "an element", begin);
-      set_unknown(variable, name, at(begin), why);
+    if (is_element || has_keys || variable.is_readonly || runs_ != 0) {
+      set_unknown(variable, name, at(begin),
+                  runs_ != 0 ? runs_ : doubt(variable.is_readonly ? "a readonly variable" : "an element", begin));
     } else if (appends && !is_array && !variable.items.empty()) {
       variable.items[0].insert(variable.items[0].end(), items[0].begin(), items[0].end());
     } else {
@@ -263,13 +283,11 @@ class FileReader : protected WordReader {
     if ((peek(digits) != '<' && peek(digits) != '>') || peek(digits + 1) == '(') return false;
     const bool is_standard = digits == 0 || (digits == 1 && has("1&", peek()));
     pos_ += digits;
-    const bool is_document = !takes("<<<") && (takes("<<-") || takes("<<")), is_output = peek() == '>',
-               has_tabs = is_document && text_[pos_ - 1].c == '-', appends = is_output && peek(1) == '>';
-    while (!is_document && has("<>&|", peek()) && !at_end()) ++pos_;
+    if (!takes("<<<") && takes("<<")) return here_documents_.push_back(here_document()), true;
+    const bool is_output = peek() == '>', appends = is_output && peek(1) == '>';
+    while (has("<>&|", peek()) && !at_end()) ++pos_;
     skip_blanks();
-    const std::size_t from = pos_;
     const std::string where = bytes_of(scanned_word());
-    if (is_document) here_documents_.push_back({where, pos_ - from != where.size(), has_tabs});
     if (!is_output) return true;
     lose(is_standard ? std::exchange(output_, where) : where);
     if (is_standard) appends_ = appends;
@@ -324,7 +342,10 @@ class FileReader : protected WordReader {
       const Text one = scanned_word();
       script_.spend(subject.size(), at(from));
       if (pos_ == from) script_.fail(at(begin), "no \")\" ends this pattern");
-      any = std::max(any, has_quoted_sign(part(from, pos_)) ? Outcome::kUnknown : match_of(subject, one));
+      // A sign in quotes is a letter: which of them stood there the word does not tell.
+      const bool has_quotes = typed(from).find_first_of("\"'\\") != std::string::npos,
+                 has_signs = bytes_of(one).find_first_of("*?") != std::string::npos;
+      any = std::max(any, has_quotes && has_signs ? Outcome::kUnknown : match_of(subject, one));
     }
     return any;
   }

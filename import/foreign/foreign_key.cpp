@@ -58,7 +58,8 @@ bool is_same_value(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string plain_foreign_name(std::string_view name) {
-  std::string plain(name.substr(std::min(name.size(), name.find_first_not_of('-'))));
+  name.remove_prefix(std::min(name.size(), name.find_first_not_of('-')));
+  std::string plain(name.substr(0, name.find('[')));
   std::ranges::replace(plain, '-', '_');
   return plain;
 }

@@ -45,12 +45,9 @@ enum class Verdict : std::uint8_t {
 // How the value of a foreign key becomes that of ours.
 enum class Convert : std::uint8_t {
   kSame,
-  kNot,           // true is false
   kElementsToMb,  // of gradients, 4 bytes each, in units of 10^6 bytes
-  kMinutesToSeconds,
-  kList,     // "a,b" or "a b" is ["a", "b"]
-  kOneMore,  // n is n + 1
-  kWords,    // each word has a row that names it as a value
+  kList,          // "a,b" or "a b" is ["a", "b"]
+  kWords,         // each word has a row that names it as a value
   // As kSame, but what another key says outright counts in its place; or also what another one implies.
   kUnlessSaid,
   kUnlessImplied
@@ -103,7 +100,8 @@ ForeignNames names_of(const ForeignKey& row);
 // Whether one of `values` is this one: the case of letters does not count, and numbers are equal by value.
 bool is_among_values(std::string_view value, const std::vector<std::string_view>& values);
 
-// "micro_batch_size" of "--micro-batch-size": hyphens before a name are none of it, and those within are underscores.
+// "micro_batch_size" of "--micro-batch-size": hyphens before a name are none of it, and those within are underscores. "datasets" of
+// "datasets[0].path": what a list has is of the list's key.
 std::string plain_foreign_name(std::string_view name);
 
 // Rows by plain_foreign_name().

@@ -28,7 +28,6 @@ constexpr ForeignKey kAccelerateRows[] = {
     {"distributed_type = FSDP", kMapped, "parallel.zero@distributed_type", "\"FSDP\"", kMeansFsdp},
     {"distributed_type = DEEPSPEED", kMapped, "parallel.zero@distributed_type", "\"DEEPSPEED\"", kMeansDeepSpeed},
     {"distributed_type = MEGATRON_LM", kMapped, "parallel.zero@distributed_type", "\"MEGATRON_LM\"", kMeansMegatron},
-    refused("distributed_type", "ranks compute on CPUs and CUDA GPUs"),
     {"multi_gpu", kMapped, "parallel.zero@distributed_type", "\"MULTI_GPU\"", kMeansWhole},
     {"use_fsdp", kMapped, "parallel.zero@distributed_type", "\"FSDP\"", kMeansFsdp},
     {"use_deepspeed", kMapped, "parallel.zero@distributed_type", "\"DEEPSPEED\"", kMeansDeepSpeed},
@@ -52,7 +51,7 @@ constexpr ForeignKey kAccelerateRows[] = {
     refused("compute_environment, ec2_instance_type, iam_role_name, image_uri, profile, region, base_job_name, pytorch_version, "
      "transformers_version, py_version, sagemaker_inputs_file, sagemaker_metrics_file, additional_args, aws_access_key_id, "
      "aws_secret_access_key", "no service starts machines: start mpirun or srun on them"),
-    refused("tpu, tpu_use_cluster, tpu_cluster", "ranks compute on CPUs and CUDA GPUs"),
+    refused("distributed_type, tpu, tpu_use_cluster, tpu_cluster", "ranks compute on CPUs and CUDA GPUs"),
     launcher("no_tpu_cluster, tpu_use_sudo, tpu_name, tpu_zone, tpu_vm, tpu_env, vm, env, commands, command_file",
      "a matter of TPUs"),
     launcher("machine_rank, main_process_ip, main_process_port, rdzv_backend, rdzv_conf, same_network, gpu_ids, max_restarts, "

@@ -23,8 +23,8 @@ constexpr ForeignKey kAxolotlRows[] = {
      "adamw_torch and lion_32bit are there"),
     {"lr_scheduler = cosine", kMapped, "lr_schedule.type", "\"cosine\"", {}, "\"cosine\""},
     {"cosine_min_lr_ratio", kMapped, "lr_schedule.min_lr@min_lr_ratio"},
-    {"warmup_ratio", kMapped, "lr_schedule.warmup_steps@warmup_ratio", {}, "X x run.steps; without it and warmup_steps 3 %, of at "
-     "most 100 steps there", "0.03"},
+    {"warmup_ratio", kMapped, "lr_schedule.warmup_steps@warmup_ratio", {},
+     "a share of run.steps; without it and warmup_steps 3 %, of at most 100 steps there", "0.03"},
     {"bf16 = auto, full", kMapped, "precision.compute", "\"auto\"", "bf16 where the processor multiplies it faster than fp32",
      "\"auto\""},
     {"bfloat16", kMapped, "precision.compute", "\"bf16\""},

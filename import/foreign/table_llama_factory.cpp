@@ -9,14 +9,13 @@ using enum Verdict;
 constexpr ForeignKey kLlamaFactoryRows[] = {
     heading("Training and adapters"),
     always("program", "stage says what trains"),
-    {"stage = sft, pt, dpo", kMapped, "loss.type@stage", {}, {}, "\"sft\""},
+    {"stage = sft, pt, dpo", kMapped, "loss.type@stage", {}, "it says whose defaults count", "\"sft\""},
     refused("stage", "sft, pt and dpo are there"),
     refused("export_dir", "with it nothing is trained", "trident convert"),
     refused("infer_backend", "with it nothing is trained", "trident generate"),
     {"finetuning_type = lora", kMapped, "adapter.type", "\"lora\"", {}, "\"lora\""},
-    {"finetuning_type = full", kMapped, "adapter.type", "null"},
+    {"finetuning_type = full", kMapped, "adapter.type", "null", "all weights train"},
     refused("finetuning_type = freeze", "train.only names the tensors that train, such as model\\.layers\\.(30|31)\\..*"),
-    refused("finetuning_type", kNoSuchMethod),
     {"lora_rank", kMapped, "adapter.r", {}, {}, "8"},
     {"lora_alpha", kMapped, "adapter.alpha", {}, "twice adapter.r where it is left out"},
     {"additional_target", kMapped, "adapter.modules_to_save", {}, {}, {}, Convert::kList},
@@ -42,7 +41,7 @@ constexpr ForeignKey kLlamaFactoryRows[] = {
     refused("use_galore, use_apollo, use_badam, use_llama_pro, use_adam_mini, use_dft_loss, use_asft_loss, use_eaft_loss, use_mca, "
      "use_hyper_parallel, pissa_init, loraplus_lr_ratio, quantization_bit, quantization_type, mixture_of_depths, shift_attn, "
      "tensor_model_parallel_size, pref_loss, pref_bco_weight, freeze_language_model, moe_aux_loss_coef, use_kt, reward_model, "
-     "ref_model_adapters", kNoSuchMethod),
+     "ref_model_adapters, finetuning_type", kNoSuchMethod),
     refused("model, model_class, kernel_config*, dist_config*, peft_config*, quant_config*, train_dataset, micro_batch_size",
      "keys of LLaMA-Factory's files of version 1: write those of version 0.9, model_name_or_path and its like"),
     differs("train_from_scratch", "model.hf_config names the folder whose config.json new weights are made for", "model.hf_config"),

@@ -124,7 +124,6 @@ constexpr ForeignKey kMegatronRows[] = {
     refused("position_embedding_type, rope_type = yarn, mrope, relative, none, alibi", "rotary or learned positions; "
      "model.hf_config takes a config.json with YaRN"),
     always("rope_type = rope", "rotary positions without MLA are those"),
-    refused("use_alibi_mask, embed_layernorm", "no model here has it; docs/models.md lists those that are"),
     {"rotary_base, rotary_position_embeddings_theta", kMapped, "model.rope_theta"},
     {"rotary_percent", kMapped, "model.partial_rotary_factor"},
     {"rotary_seq_len_interpolation_factor", kMapped, "model.rope_scaling@rope_linear_factor", "",
@@ -166,7 +165,7 @@ constexpr ForeignKey kMegatronRows[] = {
     refused("squared_relu, quick_geglu, glu_linear_offset, activation_func_clamp_value, use_fused_weighted_squared_relu, "
      "softmax_type, qk_l2_norm, qk_clip*, attention_output_gate, apply_residual_connection_post_layernorm, rotary_interleaved, "
      "relative_attention_*, mrope_section, yarn_*, no_yarn_*, use_mup, mup_*, enable_mhc_connections, mhc_*, spec, "
-     "fused_residual_rmsnorm", "no model here has it; docs/models.md lists those that are"),
+     "fused_residual_rmsnorm, use_alibi_mask, embed_layernorm", "no model here has it; docs/models.md lists those that are"),
     always("transformer_impl, use_mcore_models, use_legacy_models, onnx_safe, no_persist_layer_norm, model_provider, "
      "abort_on_unmet_fused_kernel_constraints, sync_tp_duplicated_parameters", kMegatronOneOf),
     refused("vision_*, num_classes, img_*, num_channels, patch_dim, classes_fraction, data_per_class_fraction, no_data_sharding, "

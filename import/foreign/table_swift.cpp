@@ -11,9 +11,8 @@ constexpr ForeignKey kSwiftRows[] = {
     always("program", "its name says what trains: sft, pt or rlhf", "@program"),
     {"rlhf_type = dpo", kMapped, "loss.type@stage", "\"dpo\""},
     refused("rlhf_type", "DPO is what learns from preferences"),
-    {"tuner_type, train_type, sft_type = full", kMapped, "adapter.type", "null"},
+    {"tuner_type, train_type, sft_type = full", kMapped, "adapter.type", "null", "all weights train"},
     {"tuner_type, train_type, sft_type = lora", kMapped, "adapter.type", "\"lora\"", {}, "\"lora\""},
-    refused("tuner_type, train_type, sft_type", kNoSuchMethod),
     {"learning_rate", kMapped, "optimizer.lr", {}, "1e-5 is its default where all weights train", "1e-4"},
     {"per_device_train_batch_size", kMapped, "batch.micro", {}, {}, "1"},
     {"gradient_accumulation_steps", kMapped, "batch.global@accumulation", {},
@@ -54,7 +53,7 @@ constexpr ForeignKey kSwiftRows[] = {
     differs("resume_only_model", "model.init_from begins with weights alone"),
     refused("use_galore, lisa_activated_layers, lorap_lr_ratio, enable_dft_loss, enable_channel_loss, optimizer, callbacks, "
      "external_plugins, custom_register_path, quant_bits, quant_method, freeze_llm, init_weights, num_labels, mrl_dims, "
-     "use_swift_lora, adapters, ref_adapters", kNoSuchMethod),
+     "use_swift_lora, adapters, ref_adapters, tuner_type, train_type, sft_type", kNoSuchMethod),
     always("adapter_act, adapter_length, hqq_axis, lora_ga_*, lmbda, seq_kd, gkd_logits_topk, reward_model, teacher_model",
      "of a method that is not asked for"),
     always("freeze_vit, freeze_aligner, vit_lr, aligner_lr, vit_gradient_checkpointing, max_pixels, norm_bbox, experts_impl, "

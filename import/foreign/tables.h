@@ -28,7 +28,7 @@ inline constexpr std::string_view kOwnTemplate = "the tokenizer's own template w
 // Begins a section of docs/coming_from.md.
 constexpr ForeignKey heading(std::string_view title) { return {title, Verdict::kAlways, "#"}; }
 inline bool is_heading(const ForeignKey& row) { return row.to == "#"; }
-// Rows that become no key of ours. `instead` is a command, or what to write there.
+// These make rows that become no key of ours. `instead` is a command, or what to write there.
 constexpr ForeignKey always(std::string_view names, std::string_view note, std::string_view instead = {}) {
   return {names, Verdict::kAlways, instead, {}, note};
 }

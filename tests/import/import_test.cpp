@@ -71,10 +71,8 @@ constexpr ForeignKey kImportRows[] = {
     {"eval_strategy", kMapped, "@eval_strategy"},
     {"eval_steps", kMapped, "@eval_steps"},
     {"logging_steps", kMapped, "@logging_steps"},
-    {"no_overlap", kMapped, "parallel.overlap", {}, {}, {}, Convert::kNot},
-    {"window", kMapped, "model.sliding_window", {}, {}, {}, Convert::kOneMore},
+    {"window", kMapped, "model.sliding_window"},
     {"layers", kMapped, "model.num_hidden_layers"},
-    {"minutes", kMapped, "cuda.nccl_timeout", {}, {}, {}, Convert::kMinutesToSeconds},
     {"adapter", kMapped, "adapter.type"},
     {"modules", kMapped, "adapter.target_modules", {}, {}, {}, Convert::kList},
     {"type", kMapped, "model.model_type"},
@@ -195,10 +193,8 @@ TEST(Import, TextsOfFlagsBecomeWhatTheOptionTakes) {
   const Import import = imported(flags({{"lr", "1.0e-5"},
                                         {"micro_batch", "5e1"},
                                         {"shuffle", "False"},
-                                        {"no_overlap", "True"},
                                         {"output_dir", "2024"},
                                         {"modules", "q_proj, v_proj"},
-                                        {"minutes", "2"},
                                         {"type", "mistral"},
                                         {"window", "4095"},
                                         {"fp16", "false"},
@@ -208,11 +204,9 @@ TEST(Import, TextsOfFlagsBecomeWhatTheOptionTakes) {
   EXPECT_EQ(value_of(import, "optimizer.lr"), "1e-05");
   EXPECT_EQ(value_of(import, "batch.micro"), "50");
   EXPECT_EQ(value_of(import, "data.shuffle"), "false");
-  EXPECT_EQ(value_of(import, "parallel.overlap"), "false");
   EXPECT_EQ(value_of(import, "run.dir"), "\"2024\"");
   EXPECT_EQ(value_of(import, "adapter.target_modules"), "[\"q_proj\",\"v_proj\"]");
-  EXPECT_EQ(value_of(import, "cuda.nccl_timeout"), "120.0");
-  EXPECT_EQ(value_of(import, "model.sliding_window"), "4096");
+  EXPECT_EQ(value_of(import, "model.sliding_window"), "4095");
   EXPECT_EQ(value_of(import, "parallel.bucket_mb"), "2000.0");
   EXPECT_NE(value_of(import, "precision.compute"), "\"fp16\"") << "a switch that is off";
   EXPECT_EQ(value_of(import, "optimizer.grad_clip"), "1.0") << "null says nothing: the default";
@@ -231,10 +225,10 @@ TEST(Import, DefaultsOfTheSystemsAreFilledInAndMarked) {
   EXPECT_TRUE(find_value(import, "batch.global")->is_default);
   for (const char* path : {"optimizer.betas", "optimizer.lr", "run.epochs"}) {
     EXPECT_TRUE(find_value(import, path)->is_default) << path;
-    EXPECT_NE(std::ranges::find(import.defaults, path, &ImportedDefault::key), import.defaults.end()) << path;
+    EXPECT_NE(std::ranges::find(import.defaults, path, &ImportedValue::path), import.defaults.end()) << path;
   }
   EXPECT_EQ(find_value(import, "optimizer.lr")->origin, "TrainingArguments' default");
-  EXPECT_EQ(std::ranges::find(import.defaults, "precision.compute", &ImportedDefault::key), import.defaults.end());
+  EXPECT_EQ(std::ranges::find(import.defaults, "precision.compute", &ImportedValue::path), import.defaults.end());
   EXPECT_FALSE(find_value(imported(flags({{"beta2", "0.95"}})), "optimizer.betas")->is_default);
 }
 
@@ -247,10 +241,10 @@ TEST(Import, TheBatchFollowsFromItsParts) {
   EXPECT_EQ(key_named(import, "--accumulation").to, "batch.global = 64");
   EXPECT_EQ(key_named(import, "num_processes").to, "parallel.data = 4; batch.global = 64");
   EXPECT_EQ(key_named(import, "--micro_batch").to, "batch.micro = 8; batch.global = 64");
-  EXPECT_EQ(std::ranges::find(import.defaults, "batch.global", &ImportedDefault::key), import.defaults.end()) << "all is given";
+  EXPECT_EQ(std::ranges::find(import.defaults, "batch.global", &ImportedValue::path), import.defaults.end()) << "all is given";
   const Import in_part = imported(flags({{"beta1", 0.8}, {"min_lr_rate", 0.1}, {"save_strategy", "steps"}}), 4);
-  for (const ImportedDefault& value : in_part.defaults)
-    EXPECT_EQ(value.origin.find("run.sh"), std::string::npos) << value.key << " is no default: " << value.origin;
+  for (const ImportedValue& value : in_part.defaults)
+    EXPECT_EQ(value.origin.find("run.sh"), std::string::npos) << value.path << " is no default: " << value.origin;
   EXPECT_EQ(find_value(import, "batch.global")->origin,
             "run.sh:1 --micro_batch 8, run.sh:2 --accumulation 2, a.yaml:1 num_processes: 8, a.yaml:2 tp_size: 2");
   const Import by_total = imported(json({{"total", 128}, {"gas", 2}}), 16);
@@ -272,7 +266,7 @@ TEST(Import, NumbersThatCannotBeAreRefusedBeforeTheyAreMultipliedOrDivideAnother
                  {"run.sh:1 --micro_batch 0: batch.micro = 0: must be an integer from 1"});
   expect_refused(yaml({{"num_processes", 4}}) + flags({{"micro_batch", 2147483647}, {"accumulation", 9e15}}),
                  {"run.sh:2 --accumulation 9000000000000000", "9e15 or less"});
-  for (const char* const key : {"window", "save_steps", "logging_steps", "max_steps"})
+  for (const char* const key : {"save_steps", "logging_steps", "max_steps"})
     for (const JsonValue& huge : {JsonValue("99999999999999999999"), JsonValue(1e300)})
       expect_refused(flags({{key, huge}}), {fmt::format("run.sh:1 --{} ", key), ": "});
   expect_refused(yaml({{"tp_size", -2}}), {"a.yaml:1 tp_size: -2: "});
@@ -411,7 +405,7 @@ TEST(Import, TheTextIsJsonWithOriginsInTheTablesOrder) {
   const JsonValue config = parse_json(text, "c.json");
   EXPECT_EQ(config, *report_of(import).find("config"));
   EXPECT_NE(text.find("    \"zero\": \"zero2\"  // a.yaml:1 stage: 2\n"), std::string::npos) << text;
-  EXPECT_NE(text.find("    \"model_type\": \"llama\",  // run.sh:1 --type llama\n    \"sliding_window\": 4"), std::string::npos)
+  EXPECT_NE(text.find("    \"model_type\": \"llama\",  // run.sh:1 --type llama\n    \"sliding_window\": 3"), std::string::npos)
       << text;
   EXPECT_LT(text.find("\"run\""), text.find("\"model\""));
   EXPECT_LT(text.find("\"model\""), text.find("\"parallel\""));

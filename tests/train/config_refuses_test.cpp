@@ -140,7 +140,7 @@ TEST(ConfigRefuses, WordsOfOtherSystemsGetTrueAnswersOrNone) {
       {"num_train_epochs=3", "did you mean run.epochs?"},
       {"epochs=3", "did you mean run.epochs?"},
       {"batch_size=8", "did you mean batch.global?"},
-      {"warmup_ratio=0.1", "did you mean lr_schedule.warmup_steps? (X x run.steps)"},
+      {"warmup_ratio=0.1", "did you mean lr_schedule.warmup_steps? (a share of run.steps)"},
       {"optimizer.warmup_steps=10", "did you mean lr_schedule.warmup_steps?"},
       {"max_seq_length=512", "did you mean batch.sequence?"},
       {"gradient_checkpointing=true", "did you mean recompute.policy = \"full\"?"},
