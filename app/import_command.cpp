@@ -6,12 +6,14 @@
 #include <initializer_list>
 #include <numeric>
 #include <ostream>
+#include <utility>
 
 #include "app/command_line.h"
 #include "app/path_arguments.h"
 #include "core/file_io.h"
 #include "core/number_text.h"
 #include "core/printable.h"
+#include "core/shell_word.h"
 #include "planner/price/cluster.h"
 #include "planner/study/study.h"
 #include "planner/study/study_table.h"
@@ -24,7 +26,7 @@
 namespace trident {
 namespace {
 
-constexpr std::size_t kImportColumns = 100;
+constexpr std::size_t kImportColumns = 80;
 
 struct ImportFlags {
   std::vector<std::string> files;
@@ -35,13 +37,13 @@ struct ImportFlags {
   ConfigFlags base;  // of --plan
 };
 
-// One line for all keys of which the same is said.
-std::string folded_rows(const std::vector<const ImportedKey*>& keys) {
-  std::vector<std::pair<std::string, std::string>> lines;  // by note, in the order of the inputs
-  for (const ImportedKey* const key : keys) {
-    const auto line = std::ranges::find(lines, key->note, &std::pair<std::string, std::string>::first);
-    if (line == lines.end()) lines.emplace_back(key->note, key->leaf.key);
-    else line->second += ", " + key->leaf.key;
+// One paragraph for all of which the same is said: pairs of what is said, and of what.
+std::string folded_rows(const std::vector<std::pair<std::string, std::string>>& said) {
+  std::vector<std::pair<std::string, std::string>> lines;  // in the order of the inputs
+  for (const auto& [note, name] : said) {
+    const auto line = std::ranges::find(lines, note, &std::pair<std::string, std::string>::first);
+    if (line == lines.end()) lines.emplace_back(note, name);
+    else line->second += ", " + name;
   }
   std::string text;
   for (const auto& [note, names] : lines)
@@ -49,18 +51,22 @@ std::string folded_rows(const std::vector<const ImportedKey*>& keys) {
   return text;
 }
 
+// A note stands once, behind the last of the neighbours that have it.
 std::string full_rows(const std::vector<const ImportedKey*>& keys) {
   std::size_t places = 0, said = 0;
   for (const ImportedKey* const key : keys) {
     places = std::max(places, place_of(key->leaf).size());
-    said = std::max(said, std::min<std::size_t>(44, said_text(key->leaf).size()));
+    said = std::max(said, std::min<std::size_t>(36, said_text(key->leaf).size()));
   }
   std::string text;
-  for (const ImportedKey* const key : keys) {
-    text += fmt::format("  {:<{}}  {:<{}}  {}", place_of(key->leaf), places, said_text(key->leaf), said, key->to);
-    text.erase(text.find_last_not_of(' ') + 1);
-    text += '\n';
-    if (!key->note.empty()) text += help_paragraph(key->note, 6, kImportColumns);
+  for (std::size_t i = 0; i < keys.size(); ++i) {
+    const ImportedKey& key = *keys[i];
+    std::string line = fmt::format("  {:<{}}  {:<{}}  ", place_of(key.leaf), places, said_text(key.leaf), said);
+    const bool is_long = line.size() + key.to.size() > kImportColumns;
+    if (key.to.empty() || is_long) line.erase(line.find_last_not_of(' ') + 1);
+    text += line + (is_long && !key.to.empty() ? "\n      " : "") + key.to + '\n';
+    const bool is_last = i + 1 == keys.size() || keys[i + 1]->note != key.note;
+    if (is_last && !key.note.empty()) text += help_paragraph(key.note, 6, kImportColumns);
   }
   return text;
 }
@@ -73,15 +79,18 @@ std::string verdicts_text(const Import& import) {
   std::string text;
   for (const auto& [verdict, title] : kGroups) {
     std::vector<const ImportedKey*> keys;
+    std::vector<std::pair<std::string, std::string>> notes;
     for (const ImportedKey& key : import.keys)
-      if (key.verdict == verdict) keys.push_back(&key);
+      if (key.verdict == verdict) keys.push_back(&key), notes.emplace_back(key.note, key.leaf.key);
     if (keys.empty()) continue;
     const bool is_moot = verdict == Verdict::kAlways || verdict == Verdict::kLauncher;
-    text += fmt::format("{} ({})\n{}", title, keys.size(), is_moot ? folded_rows(keys) : full_rows(keys));
+    text += fmt::format("{} ({})\n{}", title, keys.size(), is_moot ? folded_rows(notes) : full_rows(keys));
   }
-  if (!import.defaults.empty()) text += fmt::format("filled in, because no input says it ({})\n", import.defaults.size());
-  for (const ImportedDefault& it : import.defaults)
-    text += folded_between_words(fmt::format("  {} = {}: {}", it.key, value_text(it.value), it.origin), 6, kImportColumns) + '\n';
+  std::vector<std::pair<std::string, std::string>> defaults;
+  for (const ImportedValue& it : import.defaults)
+    defaults.emplace_back(it.origin, fmt::format("{} = {}", it.path, value_text(it.value)));
+  if (!defaults.empty()) text += fmt::format("filled in, because no input says it ({})\n", defaults.size());
+  text += folded_rows(defaults);
   return on_lines(text);
 }
 
@@ -91,7 +100,11 @@ std::vector<std::pair<std::string_view, std::string_view>> missing_of(const Opti
   const auto has_one = [&](std::initializer_list<const char*> paths) {
     return std::ranges::any_of(paths, [&](const char* path) { return !values.at(path).value.is_null(); });
   };
-  if (!has_one({"batch.global"})) missing.emplace_back("batch.global", "batch.global=N");
+  const auto is_said = [&](const char* path) { return values.at(path).origin != OptionValue().origin; };
+  const bool lacks_ranks = is_said("batch.micro") && !is_said("parallel.data");
+  if (!has_one({"batch.global"}))
+    missing.emplace_back("batch.global", lacks_ranks ? "parallel.data=N (of so many ranks it follows; or --set batch.global=N)"
+                                                     : "batch.global=N");
   if (!has_one({"batch.sequence"})) missing.emplace_back("batch.sequence", "batch.sequence=N");
   if (!has_one({"model.preset", "model.hf_config", "model.init_from"}) && values.model_keys().is_null())
     missing.emplace_back("model", "model.preset=NAME (or --set model.init_from=FOLDER)");
@@ -101,13 +114,27 @@ std::vector<std::pair<std::string_view, std::string_view>> missing_of(const Opti
   return missing;
 }
 
-std::string missing_text(const Import& import, OptionValues values) {
+std::string next_steps(const Import& import, OptionValues values, const std::vector<std::string>& files) {
   for (const ImportedValue& it : import.values)
     if (it.unknown.empty()) values.take_import(it.path, it.value, it.origin, it.is_default);
   const auto missing = missing_of(values, true);
-  std::string text;
-  for (const auto& [key, setting] : missing) text += fmt::format("  {}: --set {}\n", key, setting);
-  return missing.empty() ? "" : on_lines(fmt::format("still missing for trident train --import ({})\n{}", missing.size(), text));
+  std::string text = missing.empty() ? "" : fmt::format("still missing for trident train --import ({})\n", missing.size());
+  std::string command, line = "  trident train --import";
+  const auto add = [&](const std::string& word) {
+    if (line.size() + word.size() + 3 > kImportColumns) command += std::exchange(line, "     ") + " \\\n";
+    line += ' ' + word;
+  };
+  std::ranges::for_each(files, add, for_shell);
+  for (const auto& [key, setting] : missing) {
+    text += folded_between_words(fmt::format("  {}: --set {}", key, setting), 6, kImportColumns) + '\n';
+    add(fmt::format("--set {}", setting.substr(0, setting.find_first_of(" ,"))));
+  }
+  for (const ImportedValue& it : import.values)  // without what is not built, and with what only the user knows
+    if (is_reserved(it)) add(neutral_setting(it));
+    else if (const auto is_it = [&](const auto& one) { return one.first == it.path; };
+             !it.unknown.empty() && std::ranges::none_of(missing, is_it))
+      add(fmt::format("--set {}=...", it.path));
+  return on_lines(fmt::format("{}the run\n{}{}\n", text, command, line));
 }
 
 void refuse_reserved(const Import& import) {
@@ -186,6 +213,9 @@ void refuse_missing(const OptionValues& values) {
 }
 
 StudyResult price(const Import& import, const ImportFlags& flags, const CommandContext& context) {
+  OptionValues base = *flags.rules.base;
+  base.take_settings(flags.base.settings);
+  base.refuse_illegal();  // before what it lacks; the inputs may ask for what is not built
   const StudySpec spec = neighbours_of(import, flags);
   refuse_missing(*spec.given);
   StudyResult result = run_study_here(spec, false, *context.make_cuda());
@@ -290,9 +320,12 @@ void import_command(const Arguments& arguments, const CommandContext& context) {
     return;
   }
   const bool table_alone = !flags.output.empty() && !prices;
-  (table_alone ? context.out : context.err) << verdicts_text(import) << missing_text(import, base);
+  std::ostream& beside = table_alone ? context.out : context.err;
+  beside << verdicts_text(import);
   if (prices) context.out << on_lines(prices_text(*prices));
   else if (!table_alone) context.out << config_text(import);
+  context.out.flush();
+  beside << next_steps(import, base, flags.files);  // the last that is read
 }
 
 }  // namespace trident

@@ -44,7 +44,8 @@ TEST_F(ImportCommand, PrintsTheConfigurationAndWhatBecameOfEachKeyBesideIt) {
   EXPECT_EQ(*config.find("parallel")->find("data"), JsonValue(4));
   EXPECT_NE(printed.out.find("zero2.yaml:4"), std::string::npos) << "where it comes from: " << printed.out;
   expect_parts(printed.err, {"taken over (", "zero2.yaml:5", "mixed_precision: bf16", "precision.compute = \"bf16\""});
-  expect_parts(printed.err, {"still missing for trident train --import (5)", "\n  data.train: --set data.train=PREFIX"});
+  expect_parts(printed.err, {"still missing for trident train --import (5)", "\n  data.train: --set data.train=PREFIX",
+                             "\nthe run\n  trident train --import ", "zero2.yaml", " --set batch.global=N", "model.preset=NAME"});
   for (std::size_t at = 0, end = 0; (end = printed.err.find('\n', at)) != std::string::npos; at = end + 1)
     EXPECT_LE(end - at, 140u) << printed.err.substr(at, end - at);
   const std::string copy = folder_ / "c.json";
@@ -64,7 +65,8 @@ TEST_F(ImportCommand, AnInputIsNeverWrittenOver) {
 
 TEST_F(ImportCommand, WhatIsNotBuiltIsListedOrRefused) {
   expect_parts(succeeded(run_program({"import", offload()})).err,
-               {"not built yet (2)", "offload.yaml:3", "offload.optimizer", "offload.yaml:4", "offload.parameters"});
+               {"not built yet (2)", "offload.yaml:3", "offload.optimizer", "offload.yaml:4", "offload.parameters",
+                "--set offload.optimizer=none"});
   expect_one_line(run_program({"import", offload(), "--strict"}), 64,
                   {"offload.yaml:3", "(offload.optimizer", "offload.yaml:4", "(offload.parameters",
                    "--set offload.optimizer=none"});
@@ -79,6 +81,9 @@ TEST_F(ImportCommand, ThePlanComparesItWithItsNeighbours) {
   expect_parts(refused.out, {"\n> imported: zero3", "cannot be: ", "offload.optimizer = \"host\": not built yet"});
   expect_one_line(run_program({"import", zero2(), "--plan"}), 64,
                   {"--plan: batch.global, batch.sequence, model: missing", "--set or --config", "--set batch.micro=N (else 1)"});
+  write_file(folder_ / "bad.json", R"({"batch": {"global": "x"}, "bogus": 1})");
+  expect_parts(run_program({"import", zero2(), "--plan", "--config", folder_ / "bad.json"}).err,
+               {"batch.global = \"x\": must be", "bogus"});
   expect_one_line(run_program({"import", zero2(), offload(), "--plan"}), 64,
                   {"says otherwise", "or give --plan one file at a time"});
   expect_one_line(run_program({"import", zero2(), "--set", "batch.global=2"}), 64,
@@ -105,7 +110,7 @@ TEST_F(ImportCommand, TrainingTakesAnImportOverTheConfiguration) {
 TEST_F(ImportCommand, AnArgumentOfTheScriptIsNoValueOfARun) {
   const std::string script = folder_ / "run.sh";
   write_file(script, "torchrun pretrain_gpt.py --lr 1e-4 \\\n  --save $1 --data-path \"$HOME/text\"\n");
-  expect_parts(succeeded(run_program({"import", script})).err, {"\"$1\" is an argument of the"});
+  expect_parts(succeeded(run_program({"import", script})).err, {"an argument of the script (set -- ARGUMENTS"});
   const auto train = [&](std::vector<std::string> more) {
     more.insert(more.begin(), {"train", "--config", base(), "--import", script, "--print-config"});
     return run_program(more);
@@ -117,7 +122,7 @@ TEST_F(ImportCommand, AnArgumentOfTheScriptIsNoValueOfARun) {
   EXPECT_EQ(given.out.find("$1"), std::string::npos) << given.out;
   const std::string copy = folder_ / "c.json";
   expect_parts(succeeded(run_program({"import", script, "--output", copy})).out,
-               {"give it with --set checkpoint.dir=...", "left out: give it with --set data.train=..."});
+               {"left out: give it", "--set checkpoint.dir=...", "--set data.train=..."});
   EXPECT_EQ(read_file(copy).find('$'), std::string::npos) << "nothing unknown lands in the file: " << read_file(copy);
   write_file(script, "torchrun --nproc_per_node 4 pretrain_gpt.py --lr $1\n");
   expect_parts(succeeded(run_program({"import", script})).err, {"give it with --set optimizer.lr=..."});
@@ -143,8 +148,9 @@ TEST_F(ImportCommand, ARunWithoutALauncherHasOneRankAndOthersAreAskedFor) {
   expect_parts(succeeded(global("python", {})).out, {"\"global\": 16", "\"data\": 1"});
   expect_parts(succeeded(global("torchrun --nnodes 2", {})).out, {"\"global\": 32", "\"data\": 2"});
   expect_one_line(global("accelerate launch", {}), 64,
-                  {"run.sh:1 --per_device_train_batch_size 8: batch.global is this times the data-parallel ranks, which no input "
-                   "counts: give trident import --ranks N, or trident train --import --set parallel.data=N"});
+                  {"run.sh:1 --gradient_accumulation_steps 2: ",
+                   "batch.global is this times the data-parallel ranks, which no input counts: give trident import --ranks N, or "
+                   "trident train --import --set parallel.data=N"});
   expect_parts(succeeded(global("accelerate launch", {"--set", "parallel.data=4"})).out, {"\"global\": 64", "\"data\": 4"});
 }
 

@@ -274,14 +274,19 @@ std::vector<std::string> OptionValues::drop_illegal() {
   return reasons;
 }
 
-void OptionValues::require_complete() const {
+void OptionValues::refuse_illegal() const {
   std::vector<std::string> faults;
   std::ranges::copy_if(refusals_, std::back_inserter(faults), [](const std::string& refusal) { return !refusal.empty(); });
   faults.insert(faults.end(), faults_.begin(), faults_.end());
-  const bool preset = !at("model.preset").value.is_null(), file = !at("model.hf_config").value.is_null();
-  if (preset)
-    collect(faults, [&] { model_preset_json(at("model.preset").value.as_string(), at("model.preset").origin + ": model.preset"); });
+  if (const OptionValue& preset = at("model.preset"); !preset.value.is_null())
+    collect(faults, [&] { model_preset_json(preset.value.as_string(), preset.origin + ": model.preset"); });
   refuse_all(faults);
+}
+
+void OptionValues::require_complete() const {
+  refuse_illegal();
+  std::vector<std::string> faults;
+  const bool preset = !at("model.preset").value.is_null(), file = !at("model.hf_config").value.is_null();
   const auto table = option_table();
   for (std::size_t i = 0; i < table.size(); ++i)
     if (table[i].fallback.empty() && values_[i].value.is_null())

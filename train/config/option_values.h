@@ -68,7 +68,9 @@ class OptionValues {
   // stand for the same (run.steps, run.epochs; the ways to name a model). A default of the other system gives way to those.
   // `path`: of the option table, or "model." and a key of config.json, model_type before its others.
   void take_import(std::string_view path, const JsonValue& value, const std::string& origin, bool is_default);
-  // Throws ConfigError: all that is unknown or illegal, else all options without default that nobody gave, else a model block that
+  // Throws ConfigError: all that is unknown or illegal.
+  void refuse_illegal() const;
+  // Throws ConfigError: what refuse_illegal() does, else all options without default that nobody gave, else a model block that
   // names no model.
   void require_complete() const;
   // Why values of the file are illegal, in the table's order. From here on their keys count as not given.
