@@ -61,10 +61,13 @@ std::string full_rows(const std::vector<const ImportedKey*>& keys) {
   std::string text;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const ImportedKey& key = *keys[i];
-    std::string line = fmt::format("  {:<{}}  {:<{}}  ", place_of(key.leaf), places, said_text(key.leaf), said);
-    const bool is_long = line.size() + key.to.size() > kImportColumns;
-    if (key.to.empty() || is_long) line.erase(line.find_last_not_of(' ') + 1);
-    text += line + (is_long && !key.to.empty() ? "\n      " : "") + key.to + '\n';
+    const std::string begin = fmt::format("  {:<{}}  {}", place_of(key.leaf), places, said_text(key.leaf));
+    const std::size_t column = places + said + 6, left = kImportColumns - std::min(kImportColumns, key.to.size());
+    std::string between;
+    if (begin.size() + 2 <= column && column <= left) between.assign(column - begin.size(), ' ');
+    else between = begin.size() + 2 <= left ? "  " : "\n      ";
+    if (key.to.empty()) between.clear();
+    text += begin + between + key.to + '\n';
     const bool is_last = i + 1 == keys.size() || keys[i + 1]->note != key.note;
     if (is_last && !key.note.empty()) text += help_paragraph(key.note, 6, kImportColumns);
   }
