@@ -269,6 +269,9 @@ struct TrainConfig {
   bool names_reference() const { return reference != kInitialReference && reference != kAdapterOffReference; }
   // Whether targets may not count: then ranks count those that do.
   bool counts_targets() const { return data.masks_targets() || loss.weighs_rows(); }
+  // Whether the head may leave rows out whose targets do not count. A preference is judged between forward and backward, for
+  // which logits would be made twice.
+  bool may_leave_rows_out() const { return counts_targets() && !loss.is_dpo(); }
   // Whether they also count those that the model finds right (mean_token_accuracy): where a mask says which are answers.
   bool counts_correct() const { return data.has_mask && !loss.is_dpo(); }
   // Numbers that ranks add up with a batch's loss: counted targets, and behind them correct ones, or RewardSums.
