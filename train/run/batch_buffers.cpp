@@ -115,7 +115,9 @@ void BatchBuffers::bind(Arena& arena) {
     mb.loss = losses_.range(k, 1);
     if (has_token_losses()) mb.token_losses = token_losses_.rows(k, 1).flat();
     if (has_target_logits()) mb.target_logits = target_logits_.rows(k, 1).flat();
-    if (plan_.leaves_rows_out) mb.loss_order = {row_order_.rows(k, 1).flat(), row_order_.rows(m + k, 1).flat(), t * b};
+    const auto likely = static_cast<std::int64_t>(plan_.config.data.counted_share * static_cast<double>(t * b));  // before a load
+    if (plan_.leaves_rows_out)
+      mb.loss_order = {row_order_.rows(k, 1).flat(), row_order_.rows(m + k, 1).flat(), std::max<std::int64_t>(likely, 1)};
   }
 }
 
