@@ -104,10 +104,19 @@ void print_state(const Manifest& manifest, std::ostream& out) {
   const auto list = [](const std::vector<std::int64_t>& values) {
     return to_json_text(JsonValue::Array(values.begin(), values.end()));
   };
-  if (!state.blend_now.empty())
+  if (state.blend_now.size() > 1)
     line("blend", fmt::format("{} taken, {} at position {}", list(state.blend_now), list(state.blend_taken), state.blend_start));
-  if (state.best_valid_loss) line("best valid loss", fmt::format("{} at step {}", *state.best_valid_loss, state.best_valid_step));
+  if (state.best_valid_loss) line("best valid loss", fmt::format("{:.6g} at step {}", *state.best_valid_loss, state.best_valid_step));
   if (state.last_eval >= 0) line("last evaluation", fmt::format("at step {}", state.last_eval));
+}
+
+// "program trident, host n1, ranks 4, ..."
+std::string facts_text(const JsonValue& facts) {
+  std::string text;
+  if (!facts.is_object()) return facts.is_string() ? facts.as_string() : to_json_text(facts);
+  for (const auto& [name, value] : facts.members())
+    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", value.is_object() ? "" : name + ' ', facts_text(value));
+  return text;
 }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
@@ -206,7 +215,7 @@ void ckpt_show(const std::string& path, const CommandContext& context) {
   line("content", content_text(manifest) + base_text(manifest));
   line("files", fmt::format("{}, {}", manifest.files.size(), bytes_text(total_bytes(manifest))));
   line("written", utc_text(manifest.written_unix));
-  line("written by", on_one_line(to_json_text(manifest.writer)));
+  line("written by", facts_text(manifest.writer));
   std::size_t names = 0, shapes = 0;
   for (const ManifestTensor& tensor : manifest.tensors) {
     names = std::max(names, on_one_line(tensor.name).size());

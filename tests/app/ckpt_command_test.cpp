@@ -77,7 +77,7 @@ TEST_F(CkptCommand, LsNamesStepsAndTheirHealth) {
 TEST_F(CkptCommand, ShowSaysWhatOneHolds) {
   const Outcome newest = run({"show", folder_.path()});  // 300 is no checkpoint
   EXPECT_EQ(newest.code, 0) << newest.err;
-  expect_parts(newest.out, {"step-00000200\n", "200 of 200 batches", "f32 weights", "2DP x 4PP x 4TP"});
+  expect_parts(newest.out, {"step-00000200\n", "200 of 200 batches", "f32 weights", "written by       layout 2DP x 4PP x 4TP\n"});
   const Outcome seen = run({"show", folder_ / "100"});
   EXPECT_EQ(seen.code, 0) << seen.err;
   expect_parts(seen.out, {"step-00000100\n", "  updates          100 of 100 batches, 0 skipped (0 in a row)\n", "3 tensors",

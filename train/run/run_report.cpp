@@ -237,8 +237,9 @@ std::string model_line(const RunPlan& plan) {
 
 std::string layout_line(const RunPlan& plan) {
   const ParallelDegrees& d = plan.grid.degrees();
-  return fmt::format("layout: {}DP x {}PP x {}TP = {}, {}{}, {} of {} x {} tokens", d.data, d.pipeline, d.tensor,
-                     counted(plan.world_size(), "rank"), to_string(plan.config.parallel.schedule),
+  return fmt::format("layout: {}DP x {}PP x {}TP = {}{}{}, {} of {} x {} tokens", d.data, d.pipeline, d.tensor,
+                     counted(plan.world_size(), "rank"),
+                     d.pipeline > 1 ? fmt::format(", {}", to_string(plan.config.parallel.schedule)) : "",
                      plan.tensor_layout.shards_sequence() ? ", sequence parallel" : "",
                      counted(plan.num_micro_batches, "micro-batch", "micro-batches"), plan.config.batch.micro,
                      plan.config.batch.sequence);
