@@ -106,7 +106,8 @@ void print_state(const Manifest& manifest, std::ostream& out) {
   };
   if (state.blend_now.size() > 1)
     line("blend", fmt::format("{} taken, {} at position {}", list(state.blend_now), list(state.blend_taken), state.blend_start));
-  if (state.best_valid_loss) line("best valid loss", fmt::format("{:.6g} at step {}", *state.best_valid_loss, state.best_valid_step));
+  if (state.best_valid_loss)
+    line("best valid loss", fmt::format("{:.6g} at step {}", *state.best_valid_loss, state.best_valid_step));
   if (state.last_eval >= 0) line("last evaluation", fmt::format("at step {}", state.last_eval));
 }
 
