@@ -137,7 +137,7 @@ constexpr ForeignKey kAxolotlRows[] = {
     always("profiler_steps, profiler_steps_start", "log.trace_steps traces steps"),
     {"use_tensorboard", kMapped, "log.tensorboard", "true"},
     differs("use_wandb, use_mlflow, mlflow_*, hf_mlflow_log_artifacts, use_comet, comet_*, gradio_*, use_otel_metrics, otel_*, "
-     "use_trackio", "no reporting service is called; metrics.jsonl has every number"),
+     "use_trackio", kSendsNothing),
 };
 
 }  // namespace

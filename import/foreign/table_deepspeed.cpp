@@ -159,9 +159,10 @@ constexpr ForeignKey kDeepspeedRows[] = {
     heading("Reports and checkpoints"),
     {"tensorboard.enabled", kMapped, "log.tensorboard"},
     differs("tensorboard.*", "events are written into run.dir"),
-    differs("wandb.enabled, comet.enabled, csv_monitor.enabled = true", "run.dir has every number in metrics.jsonl, and nothing is "
-     "sent anywhere"),
-    always("wandb.*, comet.*, csv_monitor.*", "metrics.jsonl has every number"),
+    differs("wandb.enabled, comet.enabled = true", kSendsNothing),
+    differs("csv_monitor.enabled = true", "prints the numbers of a run", "trident report --csv"),
+    always("wandb.*, comet.*", kSendsNothing),
+    always("csv_monitor.*", "metrics.jsonl has every number"),
     always("wall_clock_breakdown, memory_breakdown, dump_state, timers.*, comms_logger.*, flops_profiler.*",
      "metrics.jsonl always has times, bytes, memory and MFU; log.trace_steps traces steps", "trident report"),
     always("log_level", "log.verbose shows all opening lines"),

@@ -175,9 +175,9 @@ constexpr ForeignKey kHuggingFaceRows[] = {
      "loss as it is"),
     {"report_to = none", kMapped, "log.tensorboard", "false", "metrics.jsonl has every number"},
     {"report_to = tensorboard", kMapped, "log.tensorboard", "true"},
-    {"report_to", kDiffers, "log.tensorboard", "true", "the only system; metrics.jsonl has every number"},
+    {"report_to", kDiffers, "log.tensorboard", "true", "the only system; ten lines in docs/logs.md send metrics.jsonl to others"},
     differs("wandb_*, project, trackio_*, use_swanlab, swanlab_*, hub_model_revision, overwrite_hub_revision, "
-     "push_to_hub_revision, benchmarks, callbacks", "no reporting service and no hub is called; metrics.jsonl has every number"),
+     "push_to_hub_revision, benchmarks, callbacks", kSendsNothing),
     always("push_to_hub*, hub_*", "nothing is sent anywhere; trident convert makes the folder"),
     heading("Model and data"),
     {"model_name_or_path", kMapped, "model.init_from@model", {}, "a local folder: nothing is downloaded"},

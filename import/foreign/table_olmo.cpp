@@ -167,7 +167,7 @@ constexpr ForeignKey kOlmoRows[] = {
     always("run_name", "a remark"),
     always("config", "its file is read"),
     {"console_log_interval", kMapped, "log.every", {}, {}, "1"},
-    differs("wandb, wandb.*", "nothing is sent anywhere; metrics.jsonl and TensorBoard's events are in the run directory"),
+    differs("wandb, wandb.*", kSendsNothing),
     always("optimizer.metrics_log_interval, optimizer.record_update_metrics, speed_monitor, speed_monitor.*",
      "each record of metrics.jsonl has the norms and the speed"),
     {"torch_profiling = true", kMapped, "log.trace_steps", "[6, 8]"},

@@ -111,7 +111,8 @@ constexpr ForeignKey kOtherRows[] = {
     {"resume, resume_from, ckpt_path, resume_checkpoint_path", kMapped, "checkpoint.resume", "",
      "auto, the default: the newest in checkpoint.dir"},
     {"log_every, log_every_n_steps, iteration_step_info_interval, log_steps", kMapped, "log.every"},
-    refused("wandb, log_wandb, wandb_log, logger", "read metrics.jsonl"),
+    differs("wandb, log_wandb, wandb_log, log_wandb_project, mlflow, log_mlflow, comet, log_comet, neptune, log_neptune, logger, "
+     "log_logger", kSendsNothing),
     always("enable_progress_bar, enable_model_summary", "one line every log.every steps"),
     {"profiler", kMapped, "log.trace_steps", "[10, 12]"},
     always("detect_anomaly", "a step with a non-finite gradient is not applied; ten in a row end the run"),

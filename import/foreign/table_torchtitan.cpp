@@ -157,7 +157,7 @@ constexpr ForeignKey kTorchtitanRows[] = {
     refused("job.custom_config_module, experimental.*", "no Python is run"),
     {"metrics.log_freq", kMapped, "log.every", {}, {}, "10"},
     {"metrics.enable_tensorboard", kMapped, "log.tensorboard"},
-    differs("metrics.enable_wandb", "nothing is sent anywhere; metrics.jsonl and TensorBoard's events are in the run directory"),
+    differs("metrics.enable_wandb", kSendsNothing),
     always("metrics.*", "rank 0 logs for all, into the run directory"),
     {"profiling.enable_profiling", kMapped, "log.trace_steps@titan.profiles"},
     {"profiling.profile_freq", kMapped, "log.trace_steps@titan.profile_every", {},
