@@ -56,7 +56,7 @@ std::string full_rows(const std::vector<const ImportedKey*>& keys) {
   std::size_t places = 0, said = 0;
   for (const ImportedKey* const key : keys) {
     places = std::max(places, place_of(key->leaf).size());
-    said = std::max(said, std::min<std::size_t>(36, said_text(key->leaf).size()));
+    said = std::max(said, std::min<std::size_t>(26, said_text(key->leaf).size()));
   }
   std::string text;
   for (std::size_t i = 0; i < keys.size(); ++i) {
