@@ -196,7 +196,7 @@ void RankLoop::open_run_folder(std::int64_t largest) {
                     is_over ? ": there is nothing to train, the run is over; --set run.steps=N trains on to step N, --set "
                               "run.overwrite=true begins anew and sets aside what is there"
                             : ""));
-  if (updates() > 0) {
+  if (updates() > 0 && !is_over) {
     const std::string then = other_layout(checkpoints_.resume()->manifest, plan_);
     std::string text = then.empty() ? "" : fmt::format("its checkpoint was saved with {}", then);
     if (goes_on && was_cut_off(plan_.config.run.dir))
