@@ -292,8 +292,8 @@ TrainConfig with_facts_of_files(TrainConfig config) {
     for (const WeightedPath& source : data.train) {
       const IndexedDataset dataset(source.path);
       const std::int64_t looked_at = std::min(dataset.num_tokens(), kTokensOfShare);
-      const bool masked = dataset.mask() != nullptr && looked_at > 0;
-      counted += source.weight * (masked ? static_cast<double>(dataset.mask()->counted(0, looked_at)) / static_cast<double>(looked_at) : 1);
+      const std::int64_t count_here = dataset.mask() != nullptr ? dataset.mask()->counted(0, looked_at) : looked_at;
+      counted += source.weight * static_cast<double>(count_here) / static_cast<double>(std::max<std::int64_t>(1, looked_at));
       const bool by_index = data.boundaries == DocumentBoundaries::kIndex;
       const std::int64_t count = by_index ? dataset.num_sequences() : dataset.num_documents();
       documents +=

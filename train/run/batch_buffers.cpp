@@ -238,13 +238,13 @@ void BatchBuffers::load(const LoadSamples& load, std::int64_t batch, const Batch
 }
 
 void BatchBuffers::order_rows() {
-  const std::int64_t rows = plan_.config.batch.micro * plan_.config.batch.sequence;
+  const std::size_t rows = host_.targets.size() / micro_batches_.size();
   for (std::size_t k = 0; k < micro_batches_.size(); ++k) {
-    const auto part = [&](std::size_t of) { return std::span(host_.row_order).subspan(of * static_cast<std::size_t>(rows), static_cast<std::size_t>(rows)); };
-    const std::span<std::int32_t> row_of = part(k), place_of = part(micro_batches_.size() + k);
-    const std::span<const std::int32_t> targets = std::span(host_.targets).subspan(k * row_of.size(), row_of.size());
-    std::size_t counted = 0, behind = row_of.size();
-    for (std::size_t row = 0; row < targets.size(); ++row) {
+    const auto part = [&](std::vector<std::int32_t>& all, std::size_t i) { return std::span(all).subspan(i * rows, rows); };
+    const auto row_of = part(host_.row_order, k), place_of = part(host_.row_order, micro_batches_.size() + k);
+    const auto targets = part(host_.targets, k);
+    std::size_t counted = 0, behind = rows;
+    for (std::size_t row = 0; row < rows; ++row) {
       const bool counts = targets[row] >= 0;
       place_of[row] = counts ? static_cast<std::int32_t>(counted) : -1;
       row_of[counts ? counted++ : --behind] = static_cast<std::int32_t>(row);
@@ -259,7 +259,8 @@ void BatchBuffers::write_rows(TensorView to, std::span<const T> from) {
   std::vector<T> by_place;
   if (plan_.leaves_rows_out) {
     const std::size_t rows = from.size() / micro_batches_.size();
-    for (std::size_t i = 0; i < from.size(); ++i) by_place.push_back(from[i / rows * rows + static_cast<std::size_t>(host_.row_order[i])]);
+    for (std::size_t i = 0; i < from.size(); ++i)
+      by_place.push_back(from[i / rows * rows + static_cast<std::size_t>(host_.row_order[i])]);
     from = by_place;
   }
   device_.write(device_.compute_stream(), to, from.data());
