@@ -9,7 +9,9 @@ namespace trident {
 namespace {
 
 using Messages = NcclTraffic::Messages;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Optional;
 using ::testing::Pair;
 
