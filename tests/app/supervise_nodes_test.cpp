@@ -141,7 +141,7 @@ TEST_F(SuperviseNodes, AProbeThatDoesNotEndWhenKilledHoldsNobodyUp) {
 TEST_F(SuperviseNodes, ACommandThatDoesNotBeginLeavesSignalsHeard) {
   const std::string go = folder_ / "go";
   const std::string probe = "until test -e " + go + "; do sleep 0.1; done; echo {host}";
-  BackgroundProgram job(words("n1 slots=4\n", "exit 64", {"--probe", probe, "--probe-seconds", "90"}));
+  BackgroundProgram job(words("n1 slots=4\n", kNote + "exit 64", {"--probe", probe, "--probe-seconds", "90"}));
   ASSERT_TRUE(within(30, [&] { return !descendants_of(job.process()).empty(); })) << job.err();
   if (ptrace(PTRACE_SEIZE, job.process(), nullptr, PTRACE_O_TRACEFORK) != 0)
     GTEST_SKIP() << "this system lets no process trace another";
