@@ -180,11 +180,9 @@ struct Lease::Turn {
 // In place, so that a full disk takes it, and flushed, so that other nodes see it. Allocates nothing.
 bool Lease::Turn::write_state(bool done) {
   const StateText text = state_text(done, ++counter);
-  ssize_t written = 0;
-  do {
-    written = ::pwrite(file.get(), text.data(), text.size(), state_at);
-  } while (written < 0 && errno == EINTR);
-  return written == static_cast<ssize_t>(text.size()) && (::fdatasync(file.get()) == 0 || errno == EINVAL);
+  const ssize_t written = uninterrupted([&] { return ::pwrite(file.get(), text.data(), text.size(), state_at); });
+  return written == static_cast<ssize_t>(text.size()) &&
+         (uninterrupted([&] { return ::fdatasync(file.get()); }) == 0 || errno == EINVAL);
 }
 
 void Lease::Turn::renew() {
@@ -307,7 +305,9 @@ void Lease::wait_for_end_of(std::int64_t generation) const {
     if (!text) return;
     const std::optional<LeaseRecord> record = lease_from(*text);
     const HolderState state = record ? state_of(record->holder, self_) : HolderState::kElsewhere;
-    if (state == HolderState::kDead || (record && (record->done || record->holder.token == self_.token))) return;
+    // Copies of one virtual machine share name and boot: what holds the lock lives, wherever it is.
+    const bool is_dead = state == HolderState::kDead && !has_writer(path);
+    if (is_dead || (record && (record->done || record->holder.token == self_.token))) return;
     const bool has_moved = seen && *seen != *text;
     const bool lives = record && (state == HolderState::kAlive || has_moved || (record->counter == 0 && has_writer(path)));
     if (lives && now - start >= options_.ending_seconds) {
@@ -420,8 +420,9 @@ LeaseHolder this_process(std::string token) {
 
 HolderState state_of(const LeaseHolder& holder, const LeaseHolder& watcher) {
   const bool known = !holder.boot.empty() && !holder.pid_namespace.empty() && holder.pid > 0 && holder.started > 0;
-  if (!known || holder.host != watcher.host || holder.pid_namespace != watcher.pid_namespace) return HolderState::kElsewhere;
-  if (holder.boot != watcher.boot) return HolderState::kDead;
+  // Two machines may have one name, and all kernels number their first process namespace alike: only the boot tells them apart.
+  if (!known || holder.host != watcher.host || holder.boot != watcher.boot || holder.pid_namespace != watcher.pid_namespace)
+    return HolderState::kElsewhere;
   if (const auto status = process_status(holder.pid)) {
     return status->has_ended() || status->started != holder.started ? HolderState::kDead : HolderState::kAlive;
   }

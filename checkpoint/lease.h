@@ -36,8 +36,8 @@ LeaseHolder this_process(std::string token);
 enum class HolderState : std::uint8_t {
   kAlive,
   kDead,
-  kElsewhere,  // on another host, in another process namespace, or hidden from this process: only what it writes shows that it
-               // lives
+  kElsewhere,  // on another host, before a reboot, in another process namespace, or hidden from this process: only what it writes
+               // shows that it lives
 };
 // As `watcher`, which is the process that asks, sees it.
 HolderState state_of(const LeaseHolder& holder, const LeaseHolder& watcher);

@@ -11,7 +11,7 @@ endif()
 
 # What is asked for at least; of cuDNN the number is the program's own, which also asks when it runs.
 set(TRIDENT_OLDEST_CUDA 12.4)
-set(TRIDENT_OLDEST_NCCL 2.19)
+set(TRIDENT_OLDEST_NCCL 2.27)
 file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/../device/cuda/cudnn_attention_rules.cpp TRIDENT_OLDEST_CUDNN REGEX "kOldestCudnn = [0-9]+;")
 string(REGEX REPLACE "[^0-9]" "" TRIDENT_OLDEST_CUDNN "${TRIDENT_OLDEST_CUDNN}")
 math(EXPR trident_cudnn_minor "${TRIDENT_OLDEST_CUDNN} / 100 % 100")

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/file_descriptor.h"
 
 namespace trident {
 namespace {
@@ -17,14 +18,6 @@ namespace {
   const int error = errno;
   const char* remedy = error == ENOSPC || error == EDQUOT ? "free some space" : "check the folder's permissions and the disk";
   throw StorageError(fmt::format("{}: {}: {}; {}", path, what, std::strerror(error), remedy), error);
-}
-
-// Calls again what a signal interrupted.
-template <class Call> auto uninterrupted(Call&& call) {
-  for (;;) {
-    const auto result = call();
-    if (result >= 0 || errno != EINTR) return result;
-  }
 }
 
 int create(const std::string& path) {
@@ -83,7 +76,7 @@ void BlockFile::write(std::int64_t offset, std::span<const std::byte> data) {
 
 void BlockFile::finish() {
   if (uninterrupted([&] { return ::ftruncate(descriptor_, bytes_); }) != 0) fail(path_, "its size cannot be set");
-  if (::fsync(descriptor_) != 0) fail(path_, "cannot be flushed to the disk");
+  if (uninterrupted([&] { return ::fsync(descriptor_); }) != 0) fail(path_, "cannot be flushed to the disk");
   close();
 }
 

@@ -1,11 +1,21 @@
-// A file descriptor that closes itself.
+// A file descriptor that closes itself, and calls that a signal interrupts.
 #pragma once
 
 #include <unistd.h>
 
+#include <cerrno>
 #include <utility>
 
 namespace trident {
+
+// Calls again what a signal interrupted. SA_RESTART does not do this for sockets with a time limit, for fallocate() in memory, and
+// on network file systems that answer EINTR; a process that was stopped and continued is interrupted without any handler.
+template <class Call> auto uninterrupted(Call&& call) {
+  for (;;) {
+    const auto result = call();
+    if (result >= 0 || errno != EINTR) return result;
+  }
+}
 
 class FileDescriptor {
  public:

@@ -47,7 +47,7 @@ bool is_storage_error(int error) {
 
 int open_to_read(const std::string& path) {
   // O_NONBLOCK: opening a pipe nobody writes to must be refused below instead of waiting for ever. Regular files ignore it.
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const int descriptor = uninterrupted([&] { return ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); });
   if (descriptor < 0) fail_to_open(path);
   return descriptor;
 }
@@ -64,7 +64,7 @@ bool is_found(int result, const std::string& path) {
 // One part of a path, through no link. A link opened as a folder gives ENOTDIR, as a file does: which it is, is asked again.
 int open_below(int folder, const std::string& part, bool is_last, const std::string& path) {
   const int flags = O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | (is_last ? 0 : O_DIRECTORY);
-  const int descriptor = ::openat(folder, part.c_str(), flags);
+  const int descriptor = uninterrupted([&] { return ::openat(folder, part.c_str(), flags); });
   if (descriptor >= 0) return descriptor;
   struct stat status {};
   if (errno == ENOTDIR && ::fstatat(folder, part.c_str(), &status, AT_SYMLINK_NOFOLLOW) == 0)
@@ -132,8 +132,7 @@ std::string read_file(const std::string& path) {
   std::string content(size_of_regular_file(file.get(), path), '\0');
   std::size_t done = 0;
   while (done < content.size()) {
-    const ssize_t got = ::read(file.get(), content.data() + done, content.size() - done);
-    if (got < 0 && errno == EINTR) continue;
+    const ssize_t got = uninterrupted([&] { return ::read(file.get(), content.data() + done, content.size() - done); });
     if (got < 0) throw StorageError(fmt::format("{}: cannot be read: {}; check the disk", path, std::strerror(errno)), errno);
     if (got == 0) break;  // it shrank meanwhile: what is there is what we return
     done += static_cast<std::size_t>(got);
@@ -192,8 +191,8 @@ void RandomAccessFile::read(std::int64_t offset, std::span<std::byte> out) const
   const std::int64_t bytes = std::ssize(out);
   TRIDENT_CHECK(offset >= 0 && offset <= size_ - bytes, "{}: bytes {}+{} of {}", path_, offset, bytes, size_);
   for (std::int64_t done = 0; done < bytes;) {
-    const ssize_t got = read_at_(descriptor_, out.data() + done, static_cast<std::size_t>(bytes - done), offset + done);
-    if (got < 0 && errno == EINTR) continue;
+    const ssize_t got = uninterrupted(
+        [&] { return read_at_(descriptor_, out.data() + done, static_cast<std::size_t>(bytes - done), offset + done); });
     if (got < 0) {
       throw StorageError(fmt::format("{}: {} bytes at byte {} of {} cannot be read: {}; check the disk", path_, bytes - done,
                                      offset + done, size_, std::strerror(errno)),

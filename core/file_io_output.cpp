@@ -41,8 +41,7 @@ constexpr std::string_view kTemporary = ".tmp.";  // then a random_token()
 std::size_t write_all(int descriptor, std::string_view bytes) {
   std::string_view rest = bytes;
   while (!rest.empty()) {
-    const ssize_t written = ::write(descriptor, rest.data(), rest.size());
-    if (written < 0 && errno == EINTR) continue;
+    const ssize_t written = uninterrupted([&] { return ::write(descriptor, rest.data(), rest.size()); });
     if (written < 0) break;
     rest.remove_prefix(static_cast<std::size_t>(written));
   }
@@ -128,7 +127,8 @@ void sync_folder_of(const std::string& path) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0 && errno == EACCES) return;  // may be written and not read: nobody can sync it
   if (descriptor < 0) fail_to_write(folder, "cannot be opened");
-  const int error = ::fsync(descriptor) == 0 || errno == EINVAL ? 0 : errno;  // EINVAL: the file system has no such thing
+  // EINVAL: the file system has no such thing.
+  const int error = uninterrupted([&] { return ::fsync(descriptor); }) == 0 || errno == EINVAL ? 0 : errno;
   ::close(descriptor);
   errno = error;
   if (error != 0) fail_to_write(folder, "cannot be flushed to the disk");
@@ -137,7 +137,7 @@ void sync_folder_of(const std::string& path) {
 void sync_file(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (descriptor < 0) fail_to_write(path, "cannot be opened");
-  const int error = ::fsync(descriptor) == 0 || errno == EINVAL ? 0 : errno;
+  const int error = uninterrupted([&] { return ::fsync(descriptor); }) == 0 || errno == EINVAL ? 0 : errno;
   ::close(descriptor);
   errno = error;
   if (error != 0) fail_to_write(path, "cannot be flushed to the disk");
@@ -201,7 +201,7 @@ void AtomicFile::flush() {
 void AtomicFile::finish() {
   TRIDENT_CHECK(!temporary_.empty(), "{} was committed before", path_);
   flush();
-  if (::fsync(descriptor_) != 0) fail_to_write(path_, "cannot be flushed to the disk");
+  if (uninterrupted([&] { return ::fsync(descriptor_); }) != 0) fail_to_write(path_, "cannot be flushed to the disk");
 }
 
 void AtomicFile::put_in_place() {

@@ -122,7 +122,7 @@ find_compiler() {
 can_include() { printf '#include <%s>\n' "$1" | "$cxx" -std=c++20 -E -x c++ ${2:+-I"$2"} - >/dev/null 2>&1; }
 
 # name_missing TREE FOLDER: everything that building needs and is not here, one line; status 1 if something is. Programs that were
-# brought to FOLDER need a driver and NVIDIA's libraries alone.
+# brought to FOLDER and start here need a driver and NVIDIA's libraries alone.
 name_missing() {
   local missing=() header driver_cuda version
   find_nvidia
@@ -142,7 +142,7 @@ name_missing() {
   if [[ -n $driver_cuda && -n $cuda_version ]] && ((${cuda_version%%.*} > ${driver_cuda%%.*})); then
     cuda_missing+=("a driver for CUDA ${cuda_version%%.*} (driver $driver is for $driver_cuda), or a CUDA ${driver_cuda%%.*} toolkit: CUDA_HOME says where")
   fi
-  if ((${#cuda_missing[@]} == 0)) && [[ -e $2/brought ]]; then return; fi
+  if ((${#cuda_missing[@]} == 0)) && brought "$2"; then return; fi
   missing=("${cuda_missing[@]}" "${missing[@]}")
   ((${#missing[@]} == 0)) && return 0
   say "missing here: $(printf '%s; ' "${missing[@]}" | sed 's/; $//'). The Debian packages need no installing: on a Debian 12 with network" \

@@ -6,9 +6,10 @@
 #
 #   checks   what the machine is; operations, communicators and training against references (gpu_check.sh without sanitizers);
 #            GPT-2 124M, ours and PyTorch's
-#   models   Qwen2.5-0.5B and Llama-1B, ours and PyTorch's (gpu_bench.sh)
+#   models   Qwen2.5-0.5B, ours and PyTorch's, and Llama-1B, ours (gpu_bench.sh); both sides of those that are named
 #   rest     the slowest kernels under ncu, sanitizers
 #
+# They stand in the order of their value; the first two take 13 minutes at most.
 # Machines with cards are rented for minutes, and may vanish after each command. What this user's earlier parts left in
 # /tmp/trident-visit-UID is taken again.
 #
@@ -108,10 +109,11 @@ step() {
   if ((status > 0 && status != 77 && worst != 1)); then worst=$status; fi
 }
 
-# bench SECONDS SECONDS MODEL OPTION...: ours, then PyTorch's; rows that are done are kept.
+# bench SECONDS SECONDS MODEL OPTION...: ours, then PyTorch's if it has any; rows that are done are kept.
 bench() {
   local options=("${common[@]}" --rows "$kept/rows/$3" --report "$out/bench-$3.md" "${@:4}")
   step "$1" "bench-$3" scripts/gpu_bench.sh "${options[@]}" --only trident --seconds $(($1 - 10)) "$3"
+  if (($2 == 0)); then return; fi
   rm -f "$out/bench-$3.md"  # which the next one begins with those rows
   step "$2" "torch-$3" scripts/gpu_bench.sh "${options[@]}" --only torch --minutes 1 --seconds $(($2 - 10)) "$3"
 }
@@ -145,7 +147,7 @@ visit() {
       tail -n 12 "$out/facts.log"
       tail=60 step 240 check scripts/gpu_check.sh "${common[@]}" --minutes 4 --only '!memcheck|racecheck' \
         --report "$out/check.md" --logs "$out/failed.log"
-      bench 105 165 "${models[0]:-gpt2-124m}" --most 3
+      bench 95 130 "${models[0]:-gpt2-124m}" --most 2
       ;;
     models)
       # A step of 524,288 tokens takes Llama-1B 8 s at the rate wanted of it: five are timed, and of PyTorch one configuration is
@@ -155,8 +157,8 @@ visit() {
           bench $((240 / ${#models[@]})) $((290 / ${#models[@]})) "$model" --warmup 1 --steps 5 --most 2
         done
       else
-        bench 70 137 qwen2.5-0.5b --warmup 1 --steps 5 --most 2
-        bench 116 205 llama3.2-1b --warmup 1 --steps 5 --most 2
+        bench 70 120 qwen2.5-0.5b --warmup 1 --steps 5 --most 1
+        bench 116 0 llama3.2-1b --warmup 1 --steps 5
       fi
       ;;
     rest)

@@ -93,8 +93,6 @@ class RunningProbe {
   }
   void give_up() {
     ::kill(-process_, SIGKILL);
-    // A disk that hangs may hold it: then whoever waits for children next hears of its end.
-    for (int looks = 0; looks < 100 && ::waitpid(process_, nullptr, WNOHANG) == 0; ++looks) ::usleep(10'000);
     fault_ = probe_.command.empty() ? fmt::format("no answer on port {} within {} s", probe_.port, probe_.seconds)
                                     : fmt::format("the probe took more than {} s", probe_.seconds);
   }
@@ -137,6 +135,9 @@ ProbeResult probe_hosts(const std::vector<std::string>& hosts, const HostProbe& 
   }
   for (RunningProbe& running : probes)
     if (running.is_running()) running.give_up();
+  // A disk that hangs may hold some: then whoever waits for children next hears of their end.
+  for (int looks = 0, ended = 0; looks < 100 && (ended = ::waitpid(-1, nullptr, WNOHANG)) >= 0;)
+    if (ended == 0) ++looks, ::usleep(10'000);
   if (result.stop_signal) return result;
   for (const RunningProbe& ended : probes) result.faults.push_back(ended.fault());
   return result;

@@ -1,6 +1,7 @@
 #include "supervise/supervised_process.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,6 +25,7 @@
 namespace trident {
 namespace {
 
+constexpr int kStartMilliseconds = 2000;
 constexpr std::array kHeld = {SIGTERM, SIGINT, SIGUSR1, SIGHUP, SIGCHLD};
 
 // A signal that is blocked is kept although it is ignored, so that one which shall stay ignored must not be blocked.
@@ -53,6 +55,8 @@ std::vector<pid_t> children_in(const std::string& list) {
   for (pid_t process; file >> process;) found.push_back(process);
   return found;
 }
+
+std::vector<pid_t> own_children() { return children_in("/proc/thread-self/children"); }
 
 // The children of all its threads.
 std::vector<pid_t> children_of(pid_t process) {
@@ -97,7 +101,7 @@ std::optional<int> wait_for_signal(const HeldSignals& signals, double seconds) {
   return std::nullopt;
 }
 
-SupervisedProcess::SupervisedProcess(const std::vector<std::string>& words, const HeldSignals& signals) {
+SupervisedProcess::SupervisedProcess(const std::vector<std::string>& words, const HeldSignals& signals) : earlier_(own_children()) {
   TRIDENT_CHECK(!words.empty());
   std::vector<std::string> copies = words;
   std::vector<char*> arguments;
@@ -124,8 +128,9 @@ SupervisedProcess::SupervisedProcess(const std::vector<std::string>& words, cons
   int error = process_ < 0 ? fork_error : 0;
   if (process_ > 0) {
     ::setpgid(process_, process_);  // here too: whoever comes second finds it done
-    while (::read(news[0], &error, sizeof error) < 0 && errno == EINTR) {
-    }
+    // A disk that hangs may hold the exec: then the command's end says what became of it.
+    pollfd told{news[0], POLLIN, 0};
+    if (::poll(&told, 1, kStartMilliseconds) > 0 && ::read(news[0], &error, sizeof error) < 0) error = errno;
   }
   ::close(news[0]);
   if (error == 0) return;
@@ -144,8 +149,10 @@ void SupervisedProcess::reap() {
   while (!none_left_) {
     int status = 0;
     const pid_t ended = ::waitpid(-1, &status, WNOHANG);
-    if (ended == 0 || (ended < 0 && errno == EINTR)) return;
-    if (ended < 0) none_left_ = true;
+    if (ended < 0 && errno == EINTR) return;
+    if (ended <= 0) none_left_ = ended < 0 || (!earlier_.empty() && processes().empty());
+    if (ended == 0) return;
+    std::erase(earlier_, ended);  // its number may be another's next
     if (ended == process_) code_ = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
   }
 }
@@ -160,7 +167,11 @@ bool SupervisedProcess::has_left_some() {
   return !none_left_;
 }
 
-std::vector<pid_t> SupervisedProcess::processes() const { return children_in("/proc/thread-self/children"); }
+std::vector<pid_t> SupervisedProcess::processes() const {
+  std::vector<pid_t> found = own_children();
+  std::erase_if(found, [this](pid_t child) { return std::ranges::count(earlier_, child) > 0; });
+  return found;
+}
 
 std::optional<std::int64_t> SupervisedProcess::ticks_beside_the_dead() const {
   const std::vector<pid_t> children = children_of(process_);

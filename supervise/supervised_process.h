@@ -64,6 +64,7 @@ class SupervisedProcess {
   pid_t process_ = -1;
   std::optional<int> code_;
   bool none_left_ = false;
+  std::vector<pid_t> earlier_;  // children from before, which a disk that hangs may hold for ever: not of this command
 };
 
 }  // namespace trident

@@ -27,7 +27,7 @@ class Cuda final : public CudaBackend {
     setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*replace=*/0);
     if (ncclGetVersion(&nccl_) != ncclSuccess) return;
     chooses_order_ = std::getenv(kNcclLaunchOrder) == nullptr;
-    for (const auto& [name, value] : nccl_environment(nccl_)) setenv(name.c_str(), value.c_str(), /*replace=*/0);
+    for (const auto& [name, value] : nccl_environment()) setenv(name.c_str(), value.c_str(), /*replace=*/0);
   }
 
   const CudaFacts& facts() override {

@@ -56,8 +56,13 @@ std::string nccl_version_text(int version) {
   return fmt::format("{}.{}.{}", version / (old ? 1000 : 10000), version / 100 % (old ? 10 : 100), version % 100);
 }
 
-std::optional<std::string> version_disagreement(std::string_view group, std::span<const int> global_ranks,
-                                                std::span<const int> versions) {
+std::optional<std::string> version_problem(std::string_view group, std::span<const int> global_ranks,
+                                           std::span<const int> versions) {
+  if (const auto oldest = std::ranges::min_element(versions); *oldest < NCCL_VERSION(2, 27, 0))
+    return fmt::format(
+        "{}: rank {} has NCCL {}: 2.27 or later is needed, for before 2.26 nothing keeps the order of launches, and groups of "
+        "ranks may wait for each other for ever; let all nodes load such a libnccl.so.2",
+        group, at(global_ranks, oldest - versions.begin()), nccl_version_text(*oldest));
   const auto other = std::find_if(versions.begin(), versions.end(), [&](int version) { return version != versions.front(); });
   if (other == versions.end()) return std::nullopt;
   return fmt::format("{}: rank {} has NCCL {} and rank {} has NCCL {}; let all nodes load the same libnccl.so.2", group,
@@ -76,9 +81,7 @@ std::optional<std::string> shared_gpu(std::string_view group, std::span<const in
   return std::nullopt;
 }
 
-bool keeps_launch_order(int nccl_version, const char* value) {
-  return nccl_version >= NCCL_VERSION(2, 26, 0) && value != nullptr && std::strtoll(value, nullptr, 0) != 0;
-}
+bool keeps_launch_order(const char* value) { return value != nullptr && std::strtoll(value, nullptr, 0) != 0; }
 
 std::optional<std::string> launch_order_problem(std::string_view group, std::span<const int> global_ranks,
                                                 std::span<const int> drivers) {
@@ -93,14 +96,10 @@ std::optional<std::string> launch_order_problem(std::string_view group, std::spa
   return std::nullopt;
 }
 
-std::vector<std::pair<std::string, std::string>> nccl_environment(int version) {
-  std::vector<std::pair<std::string, std::string>> variables;
-  // Kernels of different communicators start in the order in which the host issued them.
-  if (version >= NCCL_VERSION(2, 26, 0)) variables.emplace_back(kNcclLaunchOrder, "1");
-  // Rings and trees connect when a communicator is made, where all its ranks are, instead of at the first operation that needs
-  // them.
-  if (version >= NCCL_VERSION(2, 22, 0)) variables.emplace_back("NCCL_RUNTIME_CONNECT", "0");
-  return variables;
+std::vector<std::pair<std::string, std::string>> nccl_environment() {
+  // Kernels of different communicators start in the order in which the host issued them. Rings and trees connect when a
+  // communicator is made, where all its ranks are, instead of at the first operation that needs them.
+  return {{kNcclLaunchOrder, "1"}, {"NCCL_RUNTIME_CONNECT", "0"}};
 }
 
 }  // namespace trident

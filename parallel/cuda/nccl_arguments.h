@@ -35,19 +35,20 @@ std::vector<std::pair<int, int>> message_paths(int ranks, NcclTraffic::Messages 
 // 22809 -> "2.28.9"
 std::string nccl_version_text(int version);
 
-// All ranks say this if their libraries differ. `global_ranks`: of the group, by rank.
-std::optional<std::string> version_disagreement(std::string_view group, std::span<const int> global_ranks,
-                                                std::span<const int> versions);
+// All ranks say this if a library is older than cmake/TridentCuda.cmake asks for, or they differ. `global_ranks`: of the group, by
+// rank.
+std::optional<std::string> version_problem(std::string_view group, std::span<const int> global_ranks,
+                                           std::span<const int> versions);
 
 // The same if two ranks have one GPU.
 using GpuId = std::array<std::int64_t, 2>;  // CUDA's UUID
 std::optional<std::string> shared_gpu(std::string_view group, std::span<const int> global_ranks, std::span<const GpuId> gpus);
 
-// The variable that makes kernels of several communicators of a GPU start in the order in which the host issued them, since 2.26.
+// The variable that makes kernels of several communicators of a GPU start in the order in which the host issued them.
 inline constexpr const char* kNcclLaunchOrder = "NCCL_LAUNCH_ORDER_IMPLICIT";
 
-// Whether a library of this version does so; value: of the variable, nullptr if it is not set.
-bool keeps_launch_order(int nccl_version, const char* value);
+// Whether the library does so; value: of the variable, nullptr if it is not set.
+bool keeps_launch_order(const char* value);
 
 // All ranks say this if a driver can keep that order only by letting each operation wait for the end of all earlier ones:
 // groups then wait for each other for ever. drivers: by rank, as cudaDriverGetVersion() has it (12030: CUDA 12.3); 0 where no
@@ -55,8 +56,8 @@ bool keeps_launch_order(int nccl_version, const char* value);
 std::optional<std::string> launch_order_problem(std::string_view group, std::span<const int> global_ranks,
                                                 std::span<const int> drivers);
 
-// Environment variables under which a library of this version keeps several communicators of one GPU from waiting for each other.
+// Environment variables under which the library keeps several communicators of one GPU from waiting for each other.
 // NCCL reads them once: to be set before its first call, where the user has not set them.
-std::vector<std::pair<std::string, std::string>> nccl_environment(int version);
+std::vector<std::pair<std::string, std::string>> nccl_environment();
 
 }  // namespace trident

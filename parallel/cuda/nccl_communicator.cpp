@@ -99,7 +99,7 @@ void NcclCommunicator::compare_surroundings() {
   require(ncclGetVersion(&version), all_, "asking for the version");
   const GpuId mine = gpu_of(place().device);
   int driver = 0;
-  if (keeps_launch_order(version, std::getenv(kNcclLaunchOrder)))
+  if (keeps_launch_order(std::getenv(kNcclLaunchOrder)))
     check_cuda(cudaDriverGetVersion(&driver), "asking for the version of the driver");
   const std::vector<std::int64_t> told = gather_now({version, mine[0], mine[1], driver});
   std::vector<int> versions, drivers;
@@ -109,7 +109,7 @@ void NcclCommunicator::compare_surroundings() {
     gpus.push_back({told[4 * r + 1], told[4 * r + 2]});
     drivers.push_back(static_cast<int>(told[4 * r + 3]));
   }
-  if (const auto differs = version_disagreement(name(), global_ranks(), versions)) throw ConfigError(*differs);
+  if (const auto problem = version_problem(name(), global_ranks(), versions)) throw ConfigError(*problem);
   if (const auto blocks = launch_order_problem(name(), global_ranks(), drivers)) throw ConfigError(*blocks);
   if (options_.allow_shared_gpus) return;
   if (const auto shared = shared_gpu(name(), global_ranks(), gpus)) throw ConfigError(*shared);

@@ -42,7 +42,7 @@ bool send_descriptor(int connection, int descriptor) {
   part->cmsg_type = SCM_RIGHTS;
   part->cmsg_len = CMSG_LEN(sizeof(int));
   std::memcpy(CMSG_DATA(part), &descriptor, sizeof descriptor);
-  return sendmsg(connection, &message.header, MSG_NOSIGNAL) == 1;
+  return uninterrupted([&] { return sendmsg(connection, &message.header, MSG_NOSIGNAL); }) == 1;
 }
 
 }  // namespace
@@ -85,7 +85,7 @@ void DescriptorHandover::give(int descriptor, int receivers, double timeout_seco
 FileDescriptor receive_descriptor(const std::string& name, double timeout_seconds) {
   const FileDescriptor connection(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const AbstractAddress address = abstract_address(name);
-  if (!connection || connect(connection.get(), address.get(), address.length) != 0) {
+  if (!connection || uninterrupted([&] { return connect(connection.get(), address.get(), address.length); }) != 0) {
     throw CommunicationError(
         fmt::format("this node's first rank cannot be reached over a Unix socket: {}; ranks of one node must share a "
                     "network namespace",
@@ -96,7 +96,7 @@ FileDescriptor receive_descriptor(const std::string& name, double timeout_second
   setsockopt(connection.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
 
   Message message;
-  const ssize_t received = recvmsg(connection.get(), &message.header, MSG_CMSG_CLOEXEC);
+  const ssize_t received = uninterrupted([&] { return recvmsg(connection.get(), &message.header, MSG_CMSG_CLOEXEC); });
   const cmsghdr* const part = received == 1 ? CMSG_FIRSTHDR(&message.header) : nullptr;
   if (part == nullptr || part->cmsg_type != SCM_RIGHTS || part->cmsg_len != CMSG_LEN(sizeof(int))) {
     throw CommunicationError(fmt::format("this node's first rank did not hand over the node's memory: {}",

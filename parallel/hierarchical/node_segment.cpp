@@ -100,9 +100,10 @@ class NodeSegment::Mapping {
   int populate(std::int64_t offset, std::int64_t length) const {
     // Large pages are a wish, and so is populating: before Linux 5.14 the pages are reserved here and mapped when touched.
     if (length >= 2 * kHugePage) madvise(base_ + offset, static_cast<std::size_t>(length), MADV_HUGEPAGE);
-    if (madvise(base_ + offset, static_cast<std::size_t>(length), MADV_POPULATE_WRITE) == 0) return 0;
+    const auto make_pages = [&] { return madvise(base_ + offset, static_cast<std::size_t>(length), MADV_POPULATE_WRITE); };
+    if (uninterrupted(make_pages) == 0) return 0;
     if (errno != EINVAL) return errno;
-    return fallocate(descriptor_.get(), 0, offset, length) == 0 ? 0 : errno;
+    return uninterrupted([&] { return fallocate(descriptor_.get(), 0, offset, length); }) == 0 ? 0 : errno;
   }
 
   // The memory, then what was promised: in between there seems to be less than there is, never more.
@@ -135,7 +136,7 @@ NodeSegment NodeSegment::create(std::int64_t control_bytes, std::int64_t bytes, 
                        gigabytes(static_cast<std::int64_t>(limit.rlim_cur))));
   FileDescriptor descriptor(memfd_create("trident", MFD_CLOEXEC));
   if (!descriptor) refuse(fmt::format("memfd_create: {}", std::strerror(errno)));
-  if (ftruncate(descriptor.get(), bytes) != 0)
+  if (uninterrupted([&] { return ftruncate(descriptor.get(), bytes); }) != 0)
     refuse(fmt::format("a sparse memory file of {:.0f} GB: {}", gigabytes(bytes), std::strerror(errno)));
   NodeSegment segment(std::make_shared<Mapping>(std::move(descriptor), std::move(ask)));
   Header& header = *new (segment.mapping_->base()) Header;

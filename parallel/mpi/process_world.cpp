@@ -110,7 +110,9 @@ class SegmentSetup {
         else segment = NodeSegment::attach(receive_descriptor(name, kHandoverSeconds));
       });
     MpiRendezvous all(world);
-    if (const int first = first_rank(all, !error_.empty()); first >= 0) refusal = all.broadcast(error_, first);
+    int first = first_rank(all, node.rank > 0 && !error_.empty());  // the first of a node only knows that nobody came
+    if (first < 0) first = first_rank(all, !error_.empty());
+    if (first >= 0) refusal = all.broadcast(error_, first);
   }
 
   std::optional<NodeSegment> segment;

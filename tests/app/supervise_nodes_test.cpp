@@ -133,8 +133,28 @@ TEST_F(SuperviseNodes, AProbeThatDoesNotEndWhenKilledHoldsNobodyUp) {
   if (ptrace(PTRACE_SEIZE, probe, nullptr, nullptr) != 0) GTEST_SKIP() << "this system lets no process trace another";
   EXPECT_TRUE(within(60, [&] { return !noted().empty(); })) << job.err();
   EXPECT_TRUE(contains(job.err(), "n2 is left out: the probe took more than 5 s")) << job.err();
-  waitpid(probe, nullptr, 0);
   EXPECT_EQ(job.wait_to_end(150), 64) << job.err();
+  waitpid(probe, nullptr, 0);
+}
+
+// A disk that hangs holds the start of a program as a tracer does.
+TEST_F(SuperviseNodes, ACommandThatDoesNotBeginLeavesSignalsHeard) {
+  const std::string go = folder_ / "go";
+  const std::string probe = "until test -e " + go + "; do sleep 0.1; done; echo {host}";
+  BackgroundProgram job(words("n1 slots=4\n", kNote + "exit 64", {"--probe", probe, "--probe-seconds", "90"}));
+  ASSERT_TRUE(within(30, [&] { return !descendants_of(job.process()).empty(); })) << job.err();
+  if (ptrace(PTRACE_SEIZE, job.process(), nullptr, PTRACE_O_TRACEFORK) != 0)
+    GTEST_SKIP() << "this system lets no process trace another";
+  write_file(go, "");
+  ASSERT_EQ(waitpid(job.process(), nullptr, 0), job.process());
+  unsigned long command = 0;
+  ASSERT_EQ(ptrace(PTRACE_GETEVENTMSG, job.process(), nullptr, &command), 0);
+  ASSERT_EQ(ptrace(PTRACE_DETACH, job.process(), nullptr, nullptr), 0);
+  kill(job.process(), SIGTERM);
+  EXPECT_TRUE(within(60, [&] { return contains(job.err(), "SIGTERM: passed on as SIGUSR1"); })) << job.err();
+  kill(static_cast<pid_t>(command), SIGKILL);
+  waitpid(static_cast<pid_t>(command), nullptr, 0);
+  EXPECT_EQ(job.wait_to_end(60), 137) << job.err();
 }
 
 TEST_F(SuperviseNodes, AHostThatFailedTwiceIsLeftOut) {

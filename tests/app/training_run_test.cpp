@@ -87,17 +87,6 @@ TEST_F(TrainingRun, TheDirectoryHoldsPlanAndAConfigurationThatRepeatsTheRun) {
   for (const std::string& path : place_.files()) EXPECT_EQ(path.find(".tmp"), std::string::npos) << path;
 }
 
-TEST_F(TrainingRun, EveryLayoutHasTheSameLosses) {
-  const std::vector<JsonValue> alone = train({"run.steps=4"}, "alone");
-  expect_same_losses(alone, train({"run.steps=4", kLayout, "parallel.sequence_parallel=true"}, "eight"), 1e-6);
-  expect_same_losses(alone, train({"run.steps=4", "parallel=4DP", "parallel.zero=FULL_SHARD"}, "sharded"), 1e-6);
-  expect_same_losses(alone,
-                     train({"run.steps=4", "parallel=2PP x 2DP", "parallel.zero=SHARD_GRAD_OP", "parallel.schedule=interleaved",
-                            "parallel.virtual_stages=2"},
-                           "interleaved"),
-                     1e-6);
-}
-
 TEST_F(TrainingRun, Evaluations) {
   const auto evaluated = [&](const std::vector<std::string>& settings, const std::string& run) {
     std::vector<std::string> all{"run.steps=3", "eval.every=2", "eval.steps=2"};

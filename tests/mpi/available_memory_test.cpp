@@ -190,6 +190,22 @@ TEST(DescriptorHandover, NoticesAGiverThatEnds) {
   EXPECT_TRUE(giver.wait());
 }
 
+// SA_RESTART says nothing of a socket with a time limit.
+TEST(DescriptorHandover, IsNotEndedByASignal) {
+  DescriptorHandover handover;
+  ChildProcess receiver([&] {
+    struct sigaction action {};
+    action.sa_handler = [](int) {};
+    action.sa_flags = SA_RESTART;
+    const itimerval often{{0, 10'000}, {0, 10'000}};
+    return sigaction(SIGALRM, &action, nullptr) == 0 && setitimer(ITIMER_REAL, &often, nullptr) == 0 &&
+           receive_descriptor(handover.name(), 10);
+  });
+  usleep(200'000);  // it waits by then
+  handover.give(0, 1, 10);
+  EXPECT_TRUE(receiver.wait());
+}
+
 TEST(DescriptorHandover, RefusesOtherUsers) {
   if (geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   DescriptorHandover handover;

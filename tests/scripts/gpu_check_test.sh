@@ -233,6 +233,11 @@ bring '100-real CUDA 13'
 check 0 FAKE=nothing
 reports 'for 90a-real; built here: those brought are for 100-real CUDA 13, here is 90a-real CUDA 13 |'
 [[ -e $place/cmake ]] || fail "programs for another card are taken"
+bring '100-real CUDA 13'
+check 1 FAKE_MISSING=fmt/core.h
+says 'missing here: fmt/core.h (libfmt-dev). '
+bring '100-real CUDA 13'
+check 0 FAKE=nothing
 reports '| memcheck: operations | passed |'
 (($(grep -c '^| ' "$place/report.md") == 6)) || fail "not the checks that were asked for"
 bring '90a-real CUDA 13'

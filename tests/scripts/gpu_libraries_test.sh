@@ -86,7 +86,7 @@ library "$toolkit_in" NCCL 2.28.9
 look "$both"
 ((${#cuda_missing[@]} == 1)) || fail "something else is missing"
 says "found cuDNN 9.26.0: $both/nvidia/cudnn/lib/libcudnn.so.9"
-says "missing NCCL 2.19 or later ($toolkit_in/include has the headers of 2.28.9, but there is no libnccl.so.2; NCCL_PATH says where)"
+says "missing NCCL 2.27 or later ($toolkit_in/include has the headers of 2.28.9, but there is no libnccl.so.2; NCCL_PATH says where)"
 look
 says "missing cuDNN 9.10.2 or later ($place/system/include has 9.10.1; CUDNN_PATH says where)"
 
@@ -102,7 +102,7 @@ says "found NCCL 2.28.9: $toolkit_in/lib/libnccl.so.2"
 says "found NVTX: $toolkit_in/include"
 CUDNN_PATH="$both/nvidia/cudnn" NCCL_PATH="$place/nowhere" look
 says "found cuDNN 9.26.0: $both/nvidia/cudnn/lib/libcudnn.so.9"
-says "missing NCCL 2.19 or later (no nccl.h in $place/nowhere; NCCL_PATH says where)"
+says "missing NCCL 2.27 or later (no nccl.h in $place/nowhere; NCCL_PATH says where)"
 
 # The same through CMake, whose message names what is wrong; the program's oldest cuDNN is its own, too.
 mkdir "$place/project"
@@ -139,7 +139,7 @@ says "-- cuBLASLt_LIBRARY = $both/nvidia/cu13/lib/libcublasLt.so.13"
 says "-- TRIDENT_NVTX_INCLUDE_DIR = $both/nvidia/cu13/include"
 rm "$toolkit_in"/include/cudnn_version.h "$toolkit_in"/lib/libcudnn*
 configure CUDNN_PATH="$site/nvidia/cudnn"
-configured_says 'NCCL 2.19 or later'
+configured_says 'NCCL 2.27 or later'
 configure CUDNN_PATH="$place/system" NCCL_PATH="$user/nvidia/nccl"
 configured_says "cuDNN 9.10.2 or later ($place/system/include has 9.10.1)"
 rm "$site/nvidia/cudnn/lib/libcudnn.so.9"
@@ -147,7 +147,7 @@ configure CUDNN_PATH="$site/nvidia/cudnn" NCCL_PATH="$user/nvidia/nccl"
 configured_says "the library of cuDNN 9.10.2 ($site/nvidia/cudnn/include has its headers)"
 rm "$toolkit_in"/lib/libcublasLt* "$toolkit_in"/include/{cublasLt,cublas_api}.h
 configure CUDNN_PATH="$both/nvidia/cudnn" CUBLAS_PATH="$both/nvidia/cu13"
-configured_says 'NCCL 2.19 or later'
+configured_says 'NCCL 2.27 or later'
 configure CUDNN_PATH="$both/nvidia/cudnn" NCCL_PATH="$user/nvidia/nccl"
 configured_says "cuBLASLt 13 or later"
 echo "NVIDIA's libraries are found where they are, and what is missing is named"

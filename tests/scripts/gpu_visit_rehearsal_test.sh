@@ -153,10 +153,10 @@ for name in checks models rest; do
   sort -u "$place/stages" >"$place/stages.$name"
   for model in $(models_of $name); do
     row_of "$model" trident || fail "$name: no row of ours for $model"
-    row_of "$model" PyTorch || fail "$name: no row of PyTorch's for $model"
+    [[ $model == llama* ]] || row_of "$model" PyTorch || fail "$name: no row of PyTorch's for $model"
   done
+  [[ $name != models ]] || ((total <= 780)) || fail "what is worth most takes $total s"
 done
-((total <= 3 * most_seconds)) || fail "three parts take $total s"
 [[ $(wc -l <"$place/stages.models") -ge 8 ]] || fail "not all stages were rehearsed: $(cat "$place/stages.models")"
 
 # Everything ten times as slow: parts are cut, not the visit.
@@ -187,7 +187,8 @@ for name in checks models rest; do
       if grep -qx "$timed" "$place/stages"; then fail "killed in $stage: $model by $side is measured again"; fi
     done
     for model in $(models_of $name); do
-      row_of "$model" trident && row_of "$model" PyTorch || fail "killed in $stage: rows are missing for $model in the end"
+      row_of "$model" trident && { [[ $model == llama* ]] || row_of "$model" PyTorch; } ||
+        fail "killed in $stage: rows are missing for $model in the end"
     done
     echo "$name, killed in $stage with $(wc -l <"$place/done") rows kept: goes on in $took s"
   done <"$place/stages.$name"

@@ -249,6 +249,17 @@ TEST_F(StoredBases, AnAdapterIsMergedIntoItsOwnBaseAlone) {
     peft_to_hf({base_, peft}, folder_ / (type + "_hf"), {});
     hf_to_checkpoint({base_, peft}, folder_ / (type + "_ckpt"), {});
   }
+  // Rows that training added to what does not train are not in the base.
+  tune("grown", {"model.vocab_size=64"});
+  const std::string peft = folder_ / "grown_peft", file = base_ + "/model.safetensors", content = read_file(file);
+  checkpoint_to_peft(newest(folder_ / "grown/ckpt"), peft);
+  peft_to_hf({base_, peft}, folder_ / "grown_hf", {});
+  std::string changed = content;
+  changed[static_cast<std::size_t>(open_hf(base_, TiedCopies::kTrusted)->find("model.embed_tokens.weight")->begin) + 2] ^= 0x10;
+  write_file(file, changed);
+  expect_error<ConfigError>([&] { peft_to_hf({base_, peft}, folder_ / "no", {}); },
+                            {"has other values in model.embed_tokens.weight"});
+  write_file(file, content);
   // The folder may not say the base's name.
   const std::string path = folder_ / "lora_peft/adapter_config.json";
   JsonValue json = read_json_file(path);

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <cstdlib>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -123,6 +124,30 @@ void refuse_base(const WeightsSource& checkpoint, const std::string& why) {
                   checkpoint.folder, checkpoint.manifest.base, why));
 }
 
+namespace {
+
+// Finds in `values` a tensor by tokens to which training had added rows, each the mean of the base's: `hash` grows by theirs.
+const JsonValue* value_with_added_rows(const JsonValue& values, const WeightsSource& source, const ManifestTensor& tensor,
+                                       std::uint64_t& hash) {
+  const HfFileTensor* const there = source.hf == nullptr ? nullptr : source.hf->find(tensor.name);
+  if (there == nullptr || !there->by_token || there->shape != tensor.shape) return nullptr;
+  for (const auto& [key, value] : values.members()) {
+    if (!key.starts_with(tensor.name + " ")) continue;
+    ManifestTensor grown = tensor;
+    grown.shape[0] = std::strtoll(key.c_str() + tensor.name.size(), nullptr, 10);
+    const std::int64_t first = tensor.shape[0], rows = grown.shape[0] - first, columns = tensor.shape[1];
+    if (rows <= 0 || key != base_value_key(grown)) continue;
+    ShardBox box{.rows = rows, .columns = columns, .tensor = tensor.name, .tensor_shape = grown.shape};
+    box.box = {{first, 0}, {rows, columns}};
+    std::vector<float> means(static_cast<std::size_t>(rows * columns));
+    HfShardReader(source.hf).read(box, TensorView(means.data(), DType::kF32, {rows * columns}), {}, Narrowing::kRefused, &hash);
+    return &value;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
 void check_base(const WeightsSource& source, const ContentHashes& found, std::span<const ManifestTensor> tensors) {
   const auto hash_of = [&](const ManifestTensor& tensor) {
     const auto hash = found.find(tensor.name);
@@ -134,8 +159,10 @@ void check_base(const WeightsSource& source, const ContentHashes& found, std::sp
   const PeftAdapter* const adapter = (source.beside != nullptr ? source.beside : source.adapter).get();
   const JsonValue values = adapter == nullptr ? JsonValue() : adapter->base_values();
   for (const ManifestTensor& tensor : tensors) {
-    const std::uint64_t hash = hash_of(tensor);
-    const JsonValue* const then = hash != 0 && values.is_object() ? values.find(base_value_key(tensor)) : nullptr;
+    std::uint64_t hash = hash_of(tensor);
+    if (hash == 0 || !values.is_object()) continue;
+    const JsonValue* then = values.find(base_value_key(tensor));
+    if (then == nullptr) then = value_with_added_rows(values, source, tensor, hash);
     if (then == nullptr || (then->is_string() && then->as_string() == fmt::format("{:016x}", hash))) continue;
     const std::string& base = adapter->config().base;
     throw ConfigError(fmt::format("{}{}: was trained beside {}, and {} has other values in {}; name that base{}, or adapters of "
