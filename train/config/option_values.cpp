@@ -281,6 +281,8 @@ void OptionValues::require_complete() const {
   const bool preset = !at("model.preset").value.is_null(), file = !at("model.hf_config").value.is_null();
   if (preset)
     collect(faults, [&] { model_preset_json(at("model.preset").value.as_string(), at("model.preset").origin + ": model.preset"); });
+  if (!faults.empty() && model_keys_.find("model_type") != nullptr)
+    collect(faults, [&] { model_config_from_hf(model_keys_, std::string(kModelBlock), {}); });
   refuse_all(faults);
   const auto table = option_table();
   for (std::size_t i = 0; i < table.size(); ++i)
