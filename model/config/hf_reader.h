@@ -63,7 +63,7 @@ class HfReader {
   std::set<const JsonMember*>* dropped_;
   std::vector<std::string> known_, ignored_;
   std::vector<std::string> ignored_prefixes_;
-  std::string missing_;  // "...; also " for each required key
+  std::string missing_;  // what is said of required keys that are not there
 };
 
 }  // namespace trident
