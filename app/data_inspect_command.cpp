@@ -195,7 +195,9 @@ void print_text(const Inspection& seen, std::ostream& out) {
       print_stretches(excerpt, seen.tokenizer, out);
       continue;
     }
-    out << fmt::format("  ids  {}{}\n", fmt::join(excerpt.ids, " "), rest);
+    out << "  ids ";
+    for (const std::int64_t id : excerpt.ids) out << ' ' << id;
+    out << rest << '\n';
     if (excerpt.text) out << fmt::format("  text {}{}\n", printable(*excerpt.text), rest);
   }
 }

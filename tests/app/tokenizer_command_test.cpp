@@ -251,7 +251,7 @@ TEST_F(Conversations, WithoutACountedTokenAreRefusedOrLeftOut) {
   write_rows("[{\"role\": \"user\", \"content\": \"a\"}]\n");
   refuse(prepare(chat, {"--skip-empty", "--overwrite"}), 65, {"no token counts in any of 1 conversation"});
   refuse(prepare(chat, {"--append-eod"}), 64, {"--append-eod", "--chat"});
-  refuse(prepare("gpt2"), 65, {"c.jsonl:1", "messages need a chat template", "--template"});
+  refuse(prepare("gpt2", {"--overwrite"}), 65, {"c.jsonl:1", "messages need a chat template", "--template"});
   write_rows("{\"messages\": 3}\n" + std::string(kTurns) +
              "\n[{\"role\": \"assistant\", \"content\": \"a\", \"weight\": 0}]\n");
   expect_parts(output(prepare(chat, {"--overwrite", "--skip-bad-lines"})),
