@@ -59,10 +59,10 @@ void ckpt_show_command(const Arguments& arguments, const CommandContext& context
 
 void ckpt_verify_command(const Arguments& arguments, const CommandContext& context) {
   one_path(arguments, context,
-           CLI::App("Read every block of a checkpoint and compare it with its hash; check that its boxes make up every tensor. "
-                    "What is wrong is listed; exit code 65 then. Of several it reads the newest, damaged or not.",
+           CLI::App("Read every block of a checkpoint, or of all in a folder, and compare it with its hash; check that its boxes "
+                    "make up every tensor. What is wrong is listed; exit code 65 then.",
                     "trident ckpt verify"),
-           kPathHelp, "CHECKPOINT", ckpt_verify);
+           "a checkpoint's folder; DIR/1000 for DIR/step-00001000; or DIR, also a run's, for all in it", "CHECKPOINT", ckpt_verify);
 }
 
 void ckpt_diff_command(const Arguments& arguments, const CommandContext& context) {

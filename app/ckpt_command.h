@@ -17,7 +17,7 @@ void refuse_other_folder(const std::string& path);
 // The texts that the actions print.
 void ckpt_ls(const std::string& path, const CommandContext& context);
 void ckpt_show(const std::string& path, const CommandContext& context);
-// DataError unless the checkpoint is whole; what is wrong is printed line by line before.
+// All checkpoints of a folder of several are read. An error unless they are whole; what is wrong is printed line by line before.
 void ckpt_verify(const std::string& path, const CommandContext& context);
 // Error of code kExitDifferent unless the two are equal; what differs is printed before.
 void ckpt_diff(const std::string& a, const std::string& b, const CommandContext& context);

@@ -104,10 +104,20 @@ void print_state(const Manifest& manifest, std::ostream& out) {
   const auto list = [](const std::vector<std::int64_t>& values) {
     return to_json_text(JsonValue::Array(values.begin(), values.end()));
   };
-  if (!state.blend_now.empty())
+  if (state.blend_now.size() > 1)
     line("blend", fmt::format("{} taken, {} at position {}", list(state.blend_now), list(state.blend_taken), state.blend_start));
-  if (state.best_valid_loss) line("best valid loss", fmt::format("{} at step {}", *state.best_valid_loss, state.best_valid_step));
+  if (state.best_valid_loss)
+    line("best valid loss", fmt::format("{:.6g} at step {}", *state.best_valid_loss, state.best_valid_step));
   if (state.last_eval >= 0) line("last evaluation", fmt::format("at step {}", state.last_eval));
+}
+
+// "program trident, host n1, ranks 4, ..."
+std::string facts_text(const JsonValue& facts) {
+  std::string text;
+  if (!facts.is_object()) return facts.is_string() ? facts.as_string() : to_json_text(facts);
+  for (const auto& [name, value] : facts.members())
+    text += fmt::format("{}{}{}", text.empty() ? "" : ", ", value.is_object() ? "" : name + ' ', facts_text(value));
+  return text;
 }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
@@ -141,11 +151,36 @@ void warn(const std::string& note, const CommandContext& context) {
   if (!note.empty()) context.out << "warning: " << on_one_line(note) << '\n';
 }
 
-// The newest of several, damaged or not.
-std::string checkpoint_to_verify(const std::string& given) {
+// All of a folder, damaged or not, the oldest first.
+std::vector<std::string> checkpoints_to_verify(const std::string& given) {
   const std::string path = checkpoint_path(given);
-  const std::vector<std::int64_t> steps = checkpoint_steps(path);
-  return steps.empty() ? find_checkpoint(given) : fmt::format("{}/{}", path, checkpoint_name(steps.front()));
+  std::vector<std::string> folders;
+  for (const std::int64_t step : checkpoint_steps(path)) folders.push_back(fmt::format("{}/{}", path, checkpoint_name(step)));
+  if (folders.empty()) folders.push_back(find_checkpoint(given));
+  std::ranges::reverse(folders);
+  return folders;
+}
+
+// Prints what is wrong, and throws then.
+void verify_one(const std::string& folder, const CommandContext& context) {
+  const Manifest manifest = open_manifest(folder);
+  const double start = monotonic_seconds();
+  ProgressLine line(context, "ckpt verify", start);
+  const std::vector<std::string> problems = check_checkpoint(
+      folder, manifest,
+      [&](std::int64_t done, std::int64_t all) {
+        const double now = monotonic_seconds();
+        line.update(done, all, fmt::format("{}/s", bytes_text(static_cast<double>(done) / (now - start))), now);
+      },
+      [&](const std::string& note) { warn(note, context); });
+  line.finish();
+  for (const std::string& problem : problems) context.out << on_one_line(problem) << '\n';
+  if (!problems.empty())
+    throw DataError(fmt::format("{}: damaged: {}; use an older checkpoint, or copy this one again", folder,
+                                counted(std::ssize(problems), "problem")));
+  context.out << fmt::format("{}: whole: {} in {}, {} read and compared with their hashes{}\n", on_one_line(folder),
+                             counted(std::ssize(manifest.tensors), "tensor"), counted(std::ssize(manifest.files), "file"),
+                             bytes_text(total_bytes(manifest)), base_text(manifest));
 }
 
 }  // namespace
@@ -181,7 +216,7 @@ void ckpt_show(const std::string& path, const CommandContext& context) {
   line("content", content_text(manifest) + base_text(manifest));
   line("files", fmt::format("{}, {}", manifest.files.size(), bytes_text(total_bytes(manifest))));
   line("written", utc_text(manifest.written_unix));
-  line("written by", on_one_line(to_json_text(manifest.writer)));
+  line("written by", facts_text(manifest.writer));
   std::size_t names = 0, shapes = 0;
   for (const ManifestTensor& tensor : manifest.tensors) {
     names = std::max(names, on_one_line(tensor.name).size());
@@ -197,25 +232,20 @@ void ckpt_show(const std::string& path, const CommandContext& context) {
 }
 
 void ckpt_verify(const std::string& path, const CommandContext& context) {
-  const std::string folder = checkpoint_to_verify(path);
-  const Manifest manifest = open_manifest(folder);
-  const double start = monotonic_seconds();
-  ProgressLine line(context, "ckpt verify", start);
-  const std::vector<std::string> problems = check_checkpoint(
-      folder, manifest,
-      [&](std::int64_t done, std::int64_t all) {
-        const double now = monotonic_seconds();
-        line.update(done, all, fmt::format("{}/s", bytes_text(static_cast<double>(done) / (now - start))), now);
-      },
-      [&](const std::string& note) { warn(note, context); });
-  line.finish();
-  for (const std::string& problem : problems) context.out << on_one_line(problem) << '\n';
-  if (!problems.empty())
-    throw DataError(fmt::format("{}: damaged: {}; use an older checkpoint, or copy this one again", folder,
-                                counted(std::ssize(problems), "problem")));
-  context.out << fmt::format("{}: whole: {} in {}, {} read and compared with their hashes{}\n", on_one_line(folder),
-                             counted(std::ssize(manifest.tensors), "tensor"), counted(std::ssize(manifest.files), "file"),
-                             bytes_text(total_bytes(manifest)), base_text(manifest));
+  const std::vector<std::string> folders = checkpoints_to_verify(path);
+  std::vector<Error> faults;
+  for (const std::string& folder : folders) {
+    try {
+      verify_one(folder, context);
+    } catch (const Error& error) {
+      faults.push_back(error);
+    }
+  }
+  if (faults.size() == 1) throw faults.front();
+  for (const Error& fault : faults) context.out << on_one_line(fault.what()) << '\n';
+  if (!faults.empty())
+    throw Error(faults.front().code(), fmt::format("{}: {} of {} checkpoints are not whole; the lines above say why", path,
+                                                   faults.size(), folders.size()));
 }
 
 void ckpt_diff(const std::string& a, const std::string& b, const CommandContext& context) {

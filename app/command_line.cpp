@@ -83,6 +83,9 @@ constexpr OtherFlag kOtherFlags[] = {
      "say --max-new-tokens {0}, which the prompt is no part of"},
     {"--temperature", "temp t", "say --temperature {0}"},
     {"--prompt", "p start text input", "say --prompt {0}"},
+    {"--ids", "text texts input prompt string",
+     "say --ids \"$(echo {0} | trident tokenizer encode --tokenizer T)\", or --data PREFIX of what trident data prepare wrote of a "
+     "file"},
     {"--greedy", "do_sample", "leave it out: tokens are drawn, unless --greedy is given"},
     {"--greedy", "num_beams beam_size", "leave it out, there is no such thing here: --greedy takes the likeliest token"},
     {"-n", "num_samples num_return_sequences", "say -n {0}"},

@@ -1,42 +1,75 @@
-// trident docs configuration | coming-from | timeline --config FILE [--set path=value ...]: what docs/ shows and the code
-// computes.
+// trident docs [PAGE | timeline --config FILE [--set path=value ...]]: the pages of docs/, and what of them the code computes.
+#include <algorithm>
 #include <ostream>
 
 #include "app/command_line.h"
 #include "app/foreign_flag_hint.h"
 #include "app/path_arguments.h"
+#include "core/file_io.h"
+#include "core/nearest_name.h"
+#include "core/printable.h"
 #include "planner/predict/timeline_svg.h"
 #include "train/config/foreign_answers.h"
 #include "train/config/option_docs.h"
 #include "train/plan/machine.h"
 
 namespace trident {
+namespace {
+
+// The names of the pages in a folder; none where it is not there.
+std::vector<std::string> pages_in(const std::string& folder) {
+  std::vector<std::string> pages;
+  for (const std::string& name : folder.empty() ? std::vector<std::string>() : names_in(folder))
+    if (name.ends_with(".md")) pages.push_back(name.substr(0, name.size() - 3));
+  return pages;
+}
+
+void print_pages(const std::string& folder, std::ostream& out) {
+  out << "usage: trident docs PAGE\n"
+         "       trident docs timeline --config FILE [--set KEY=VALUE ...]\n\n"
+         "timeline is one training step of a configuration, as SVG.\n";
+  const std::vector<std::string> pages = pages_in(folder);
+  if (pages.empty())
+    out << "Pages: configuration, coming-from; docs/ of the package or source has all.\n";
+  else
+    out << fmt::format("Pages, in {}:\n", on_one_line(folder));
+  for (const std::string& page : pages) {
+    const std::string text = read_file(fmt::format("{}/{}.md", folder, page));
+    out << on_lines(fmt::format("  {:<16} {}\n", page, text.substr(std::min(text.size(), std::size_t{2}), text.find('\n') - 2)));
+  }
+}
+
+void draw_timeline(const Arguments& arguments, const CommandContext& context) {
+  CLI::App app("Draw one training step of a configuration as SVG.", "trident docs timeline");
+  ConfigFlags flags;
+  add_config_flags(app, flags);
+  if (!parse_flags(app, arguments, context, {{}, foreign_flag_hint})) return;
+  check_named_files(app, {"--config"}, {});
+  OptionValues values;
+  const TrainConfig config = load_train_config(flags.file, flags.settings, values);
+  const ModelConfig model = resolve_model(config);
+  check_can_be_drawn(config, model);
+  context.out << timeline_svg(make_run_plan(config, model, 0, kAnyMachine));
+}
+
+}  // namespace
 
 void docs_command(const Arguments& arguments, const CommandContext& context) {
-  const std::string page = arguments.empty() ? "" : arguments.front();
-  if (page != "timeline" && !arguments.empty() && (arguments.back() == "--help" || arguments.back() == "-h")) {
-    context.out << "usage: trident docs configuration | coming-from\n"
-                   "       trident docs timeline --config FILE [--set KEY=VALUE ...]\n\n"
-                   "  configuration    every key of the configuration, as Markdown\n"
-                   "  coming-from      what keys and flags of other systems become here\n"
-                   "  timeline         one training step of a configuration, as SVG\n";
-  } else if (page == "configuration" && arguments.size() == 1) {
+  const std::string page = arguments.empty() ? "" : arguments.front(), folder = beside_program("docs");
+  if (page == "timeline") return draw_timeline({arguments.begin() + 1, arguments.end()}, context);
+  if (page.empty() || arguments.back() == "--help" || arguments.back() == "-h") return print_pages(folder, context.out);
+  if (arguments.size() > 1)
+    throw ConfigError(fmt::format("trident docs: unknown argument {}; name one page", in_quotes(arguments[1])));
+  const std::vector<std::string> pages = pages_in(folder);
+  if (page == "configuration") {
     context.out << options_markdown();
-  } else if (page == "coming-from" && arguments.size() == 1) {
+  } else if (page == "coming-from") {
     context.out << coming_from_markdown();
-  } else if (page == "timeline") {
-    CLI::App app("Draw one training step of a configuration as SVG.", "trident docs timeline");
-    ConfigFlags flags;
-    add_config_flags(app, flags);
-    if (!parse_flags(app, {arguments.begin() + 1, arguments.end()}, context, {{}, foreign_flag_hint})) return;
-    check_named_files(app, {"--config"}, {});
-    OptionValues values;
-    const TrainConfig config = load_train_config(flags.file, flags.settings, values);
-    const ModelConfig model = resolve_model(config);
-    check_can_be_drawn(config, model);
-    context.out << timeline_svg(make_run_plan(config, model, 0, kAnyMachine));
+  } else if (std::ranges::count(pages, page) > 0) {
+    context.out << on_lines(read_file(fmt::format("{}/{}.md", folder, page)));
   } else {
-    throw ConfigError("trident docs: name one page; choose configuration, coming-from or timeline --config FILE");
+    throw ConfigError(fmt::format("trident docs: there is no page {}; trident docs lists them{}", in_quotes(page),
+                                  name_hint(page, {pages.begin(), pages.end()})));
   }
 }
 

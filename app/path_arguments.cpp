@@ -36,6 +36,17 @@ bool same_file(const std::string& one, const std::string& other) {
 
 }  // namespace
 
+std::string beside_program(const std::string& name) {
+  std::error_code failed;
+  fs::path folder = fs::read_symlink("/proc/self/exe", failed).parent_path();
+  for (int up = 0; up < 4 && !failed && folder.has_relative_path(); ++up, folder = folder.parent_path()) {
+    if (!fs::exists(folder / name, failed)) continue;
+    const fs::path here = fs::current_path(failed);
+    return failed || folder != here ? (folder / name).string() : name;
+  }
+  return "";
+}
+
 bool is_file_of_cluster(const std::string& name_or_path) {
   return name_or_path.find('/') != std::string::npos || name_or_path.ends_with(".json");
 }

@@ -14,6 +14,10 @@ struct NamedFile {
   std::string path;
 };
 
+// The path of a file that comes with the program, in its package or in the checkout below which it was built, `name`
+// itself in the folder that has it, "" where it is not there.
+std::string beside_program(const std::string& name);
+
 // Whether a --cluster with this value names a file, rather than one of the clusters that come with the program.
 bool is_file_of_cluster(const std::string& name_or_path);
 

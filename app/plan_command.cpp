@@ -3,6 +3,8 @@
 // trident plan search NAME --config FILE --gpus N [--best N] [--write FILE] [--html FILE] [--json]
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
+#include <iterator>
 #include <ostream>
 
 #include "app/command_line.h"
@@ -14,6 +16,7 @@
 #include "core/file_io.h"
 #include "core/nearest_name.h"
 #include "core/printable.h"
+#include "core/shell_word.h"
 #include "planner/predict/plan_on_cluster.h"
 #include "planner/price/cluster.h"
 #include "planner/search/layout_costs.h"
@@ -36,6 +39,23 @@ PlanDetail detail_of(bool program) { return program ? PlanDetail::kProgram : Pla
 
 TrainConfig read_config(const ConfigFlags& flags, OptionValues values) {
   return with_facts_of_files(config_to_plan(values, flags.settings));
+}
+
+// The command that trains a configuration in a folder of its own, with words that a user replaces where it does not say enough.
+std::string command_to_train(const ConfigFlags& flags, const OptionValues& values, int nodes, int gpus_per_node) {
+  const auto is_given = [&](const char* key) { return values.at(key).origin != OptionValue().origin; };
+  std::vector<std::string> settings = flags.settings;
+  if (!is_given("run.dir")) settings.push_back(fmt::format("run.dir=runs/{}", std::filesystem::path(flags.file).stem().string()));
+  if (!is_given("data.train")) settings.emplace_back("data.train=PREFIX");
+  if (!is_given("run.steps") && !is_given("run.epochs")) settings.emplace_back("run.steps=N");
+  std::string command = fmt::format("trident train --config {}", for_shell(flags.file));
+  if (nodes > 1) {
+    const std::string script = beside_program("scripts/slurm/train.sbatch");
+    command = fmt::format("sbatch --nodes={} --ntasks-per-node={} --gpus-per-task=1 {} {}", nodes, gpus_per_node,
+                          for_shell(script.empty() ? "train.sbatch" : script), for_shell(flags.file));
+  }
+  for (const std::string& setting : settings) command += " --set " + for_shell(setting);
+  return command;
 }
 
 }  // namespace
@@ -118,7 +138,7 @@ void plan_search_command(const Arguments& arguments, const CommandContext& conte
   CLI::App app(
       "Find the fastest layouts of a model on a cluster: degrees, schedule, virtual stages, micro-batch, ZeRO preset, "
       "recomputation. The configuration names the model, the precision, the global batch and the sequence length; its own layout "
-      "does not count. docs/planner.md explains it.",
+      "does not count; a key of it that --set gives is kept in every layout. docs/planner.md explains it.",
       "trident plan search");
   ConfigFlags flags;
   std::string cluster, write, html;
@@ -141,6 +161,7 @@ void plan_search_command(const Arguments& arguments, const CommandContext& conte
   if (write.empty()) refuse_given(app, {"--rank"}, "no configuration is written", "add --write FILE");
   OptionValues values = values_of_file(flags);
   SearchRequest request{.config = with_facts_of_files(config_to_plan(values, flags.settings)),
+                        .held = held_keys(values),
                         .gpus = gpus,
                         .keep = static_cast<std::size_t>(best)};
   request.processors = find_processors(cluster);
@@ -161,14 +182,19 @@ void plan_search_command(const Arguments& arguments, const CommandContext& conte
                                   counted(shown, "layout is", "layouts are")));
   if (!html.empty()) write_file(html, to_html(page_of(found)));
   context.out << (json ? to_json_text(to_json(found)) + '\n' : on_screen(to_text(found), context));
-  if (write.empty()) return;
-  const TrainConfig chosen = config_to_plan(values, at(found.best, rank - 1).settings);
-  write_file(write, to_json_text(given_to_json(chosen, values), 2) + '\n');
-  if (json) return;
-  const auto is_given = [&](const char* key) { return values.at(key).origin != OptionValue().origin; };
-  const bool trains = is_given("data.train") && (is_given("run.steps") || is_given("run.epochs"));
-  context.out << fmt::format("\nwritten: {}{}\n", on_one_line(write),
-                             trains ? "" : "; to train it, give data.train and run.steps, too");
+  if (!write.empty()) {
+    const TrainConfig chosen = config_to_plan(values, at(found.best, rank - 1).settings);
+    write_file(write, to_json_text(given_to_json(chosen, values), 2) + '\n');
+    flags = {.file = write, .settings = {}};
+  } else if (!found.best.empty()) {
+    std::ranges::copy(found.best.front().settings, std::back_inserter(flags.settings));
+  }
+  if (json || found.best.empty()) return;
+  const std::string command = command_to_train(flags, values, request.processors ? 1 : gpus / request.cluster.gpus_per_node,
+                                               request.cluster.gpus_per_node);
+  context.out << fmt::format("\n{}:\n  {}\n",
+                             write.empty() ? "to train layout 1" : fmt::format("written: {}; to train it", on_one_line(write)),
+                             on_one_line(command));
 }
 
 }  // namespace trident

@@ -42,7 +42,8 @@ void report_command(const Arguments& arguments, const CommandContext& context) {
   ReportFlags flags;
   app.add_option("RUN", flags.runs, "run.dir of a run, or a folder of several; several are drawn over each other")->required();
   app.add_option("--output", flags.output, "the page; not given: report.html in the folder RUN, of several RUNs in this folder");
-  app.add_flag("--csv", flags.csv, "print metrics.jsonl as comma-separated values, a line for each logged step, and write no page");
+  app.add_flag("--csv", flags.csv,
+               "print logged steps and evaluations as comma-separated values, a line for each step, and write no page");
   app.add_flag("--watch", flags.watch,
                "write the page again every 5 seconds until the runs are over; the open page loads itself again");
   if (!parse_flags(app, arguments, context)) return;

@@ -23,14 +23,19 @@ namespace {
 
 // Commands of ours, and what other programs call them, or, behind a dot, their actions.
 constexpr std::pair<std::string_view, std::string_view> kOtherCommands[] = {
-    {"train", "pretrain finetune fine-tune fit sft dpo lora run launch accelerate torchrun deepspeed"},
-    {"generate", "inference infer chat complete sample serve"},
-    {"eval", "evaluate lm_eval lm-eval"},
+    {"train", "pretrain finetune fine-tune fit sft dpo lora run launch resume accelerate torchrun deepspeed"},
+    {"generate", "inference infer complete sample serve"},
+    {"generate --chat --ckpt RUN", "chat"},
+    {"eval", "evaluate lm_eval lm-eval perplexity"},
+    {"report RUN", "plot log logs status monitor watch tensorboard wandb mlflow"},
+    {"report RUN RUN", "compare"},
     {"data prepare", "preprocess tokenize data.preprocess data.tokenize data.import data.encode"},
     {"data merge", "data.concat data.join"},
     {"data inspect", "data.info data.show data.stats"},
-    {"convert", "export merge merge-weights ckpt.merge ckpt.export ckpt.convert"},
+    {"convert", "merge merge-weights ckpt.merge ckpt.convert"},
+    {"convert --from ckpt RUN --to hf FOLDER", "export ckpt.export"},
     {"ckpt ls", "ckpt.list"},
+    {"ckpt diff", "ckpt.compare"},
     {"ckpt show", "ckpt.info ckpt.inspect"},
     {"plan", "estimate estimate-memory"},
     {"plan search", "search autotune tune"},
@@ -50,6 +55,11 @@ std::string nearest_subcommand(std::string_view name) {
   if (const std::string ours = other_command(name); !ours.empty()) return fmt::format("that is {0} here; see trident help", ours);
   if (const std::string hint = foreign_flag_hint(std::string(name), ""); !hint.empty() && !name.starts_with('-'))
     return fmt::format("trident train takes such a file: {}", hint);
+  std::string actions;  // "verify"
+  for (const Subcommand& command : subcommands())
+    for (const Subcommand::Action& action : command.actions)
+      if (action.name == name) actions += fmt::format("{}trident {} {}", actions.empty() ? "" : " or ", command.name, name);
+  if (!actions.empty()) return fmt::format("did you mean {}?", actions);
   std::vector<std::string_view> names{"--version", "--help"};
   for (const Subcommand& command : subcommands()) names.push_back(command.name);
   const std::string_view near = likely_name(name, names);
@@ -146,7 +156,7 @@ const std::vector<Subcommand>& subcommands() {
        .summary = "checkpoints: ls, show, verify, diff and prune",
        .actions = {{"ls", "DIR", "which checkpoints a folder has, and which are whole", ckpt_ls_command},
                    {"show", "DIR[/STEP]", "what one holds: state of training, tensors", ckpt_show_command},
-                   {"verify", "DIR[/STEP]", "read every byte of one and compare it with its hashes", ckpt_verify_command},
+                   {"verify", "DIR[/STEP]", "read every byte of one, or of all in DIR, and compare hashes", ckpt_verify_command},
                    {"diff", "A B", "compare two, whatever layouts wrote them: 0 equal, 1 different", ckpt_diff_command},
                    {"prune", "DIR [--keep-last N] [--keep-every N] [--dry-run]",
                     "remove those that a run with its rules would", ckpt_prune_command}}},

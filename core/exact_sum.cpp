@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 namespace trident {
 
@@ -50,8 +51,32 @@ void ExactSum::add(double x) {
   for (int i = 0; i < addend.count; ++i) limbs_[addend.first + static_cast<std::size_t>(i)] += addend.by[i];
 }
 
+// The digits of numbers that are about as large stay in registers.
 void ExactSum::add(std::span<const double> xs) {
-  for (const double x : xs) add(x);
+  std::size_t first = 0;
+  std::int64_t by[4] = {};
+  const auto put = [&] {
+    for (std::size_t i = 0; i < 4; ++i) limbs_[first + i] += std::exchange(by[i], 0);
+  };
+  for (const double x : xs) {
+    const Addend a = addend_of(x);
+    if (a.count < 3) [[unlikely]] {
+      add(x);
+      continue;
+    }
+    if (a.first - first > 1 || pending_ >= kMaxPending) [[unlikely]] {
+      put();
+      if (pending_ >= kMaxPending) normalise();
+      first = a.first - (a.first > first ? 1 : 0);
+    }
+    ++pending_;
+    const std::int64_t higher = a.first == first ? 0 : -1;
+    by[0] += a.by[0] & ~higher;
+    by[1] += (a.by[1] & ~higher) + (a.by[0] & higher);
+    by[2] += (a.by[2] & ~higher) + (a.by[1] & higher);
+    by[3] += a.by[2] & higher;
+  }
+  put();
 }
 
 void ExactSum::merge(const ExactSum& other) {

@@ -14,6 +14,7 @@ MicroBatch dry_batch(const LayerGeometry& g) {
   batch.positions_by_sample = batch.first_key = batch.first_key_in_window = dry_view(DType::kI32, {g.micro_batch, g.sequence});
   batch.samples = dry_view(DType::kI64, {g.micro_batch});
   batch.loss = dry_view(DType::kF64, {1});
+  batch.loss_order = {batch.targets, batch.targets, g.full_rows()};
   return batch;
 }
 

@@ -24,6 +24,7 @@ struct MicroBatch {
   ConstTensorView tokens;               // i32 [S*B]; first stage
   ConstTensorView targets;              // i32 [S*B]; last stage; negative = not counted
   ConstTensorView row_weights = {};     // f32 [S*B]: of each target's loss and gradient; or of nothing: 1
+  RowOrder loss_order = {};             // of targets, row_weights, token_losses, target_logits; only with leaves_rows_out
   ConstTensorView positions_by_row;     // i32 [S*B]; learned positions
   ConstTensorView positions_by_sample;  // i32 [B,S]; rotary positions
   // i32 [B,S], never decreasing in a sample: the first key that attention sees, in layers that see all of a document and in those
@@ -46,7 +47,7 @@ struct MicroBatch {
 
   LossOutputs loss_outputs() const { return {loss, token_losses, target_logits}; }
   LossRows forward_rows() const { return weigh != nullptr ? LossRows(targets) : backward_rows(); }
-  LossRows backward_rows() const { return {targets, row_weights}; }
+  LossRows backward_rows() const { return {targets, row_weights, loss_order}; }
 };
 
 // A pass over one micro-batch.

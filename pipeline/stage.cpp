@@ -124,6 +124,10 @@ void Stage::plan_chunk(int stage, const ModelConfig& model, const std::vector<in
   book_slots(chunk, programs, largest_saved.text(model), arena_plan);
   if (!forward_only(programs)) count_held(chunk);
   logits_bytes_ += logits * std::ssize(for_weights.views);
+  if (is_last(stage) && geometry_.head_chunk >= geometry_.full_rows()) {  // scratch has them all
+    const std::int64_t columns = padded_vocabulary(model, geometry_.tensor_degree) / geometry_.tensor_degree;
+    logits_bytes_ += geometry_.full_rows() * columns * size_of(geometry_.compute);
+  }
 }
 
 void Stage::count_held(const Chunk& chunk) {

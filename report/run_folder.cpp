@@ -220,6 +220,21 @@ void for_each_line(const RandomAccessFile& file, FunctionRef<void(std::string_vi
   }
 }
 
+// The evaluations of a run by their steps, without what its metrics say of those.
+std::map<std::int64_t, JsonValue> evaluations_in(const std::string& path, std::vector<std::string>& remarks) {
+  std::map<std::int64_t, JsonValue> by_step;
+  if (!file_exists(path)) return by_step;
+  std::int64_t unreadable = 0;
+  for_each_line(RandomAccessFile(path), [&](std::string_view line) {
+    std::optional<JsonValue> record = record_from(line, path);
+    const JsonValue* const step = record ? record->find("step") : nullptr;
+    if (step != nullptr && step->is_integer()) by_step.insert_or_assign(step->as_integer(), *std::move(record));
+    else ++unreadable;
+  });
+  if (unreadable > 0) remarks.push_back(unreadable_text(path, unreadable));
+  return by_step;
+}
+
 }  // namespace
 
 RunFolder read_run_folder(const std::string& path, std::size_t most_lines) {
@@ -254,30 +269,47 @@ std::vector<RunFolder> read_run_folders(const std::vector<std::string>& paths) {
 std::vector<std::string> write_metrics_csv(const std::vector<std::string>& paths, std::ostream& out) {
   const std::vector<std::string> names = names_of(paths);
   std::vector<std::optional<RandomAccessFile>> files(paths.size());
+  std::vector<std::map<std::int64_t, JsonValue>> evaluations(paths.size());
   std::vector<std::string> remarks;
   for (std::size_t i = 0; i < paths.size(); ++i) {
     check_is_run(paths[i]);
     const std::string path = fmt::format("{}/{}", paths[i], kMetrics);
     if (file_exists(path)) files[i].emplace(path);
     else remarks.push_back(fmt::format("{}: {}", path, is_there(path) ? "is not a regular file" : "is not there"));
+    evaluations[i] = evaluations_in(paths[i] + "/eval.jsonl", remarks);
   }
   CsvColumns columns;
   columns.note(JsonValue::Object{{"run", ""}});
-  const auto each = [&](FunctionRef<void(std::size_t run, std::optional<JsonValue> record)> take) {
-    for (std::size_t i = 0; i < files.size(); ++i)
-      if (files[i]) for_each_line(*files[i], [&](std::string_view line) { take(i, record_from(line, files[i]->path())); });
+  const auto each = [&](std::size_t i, FunctionRef<void(std::optional<JsonValue> record)> take) {
+    if (files[i]) for_each_line(*files[i], [&](std::string_view line) { take(record_from(line, files[i]->path())); });
   };
   std::vector<std::int64_t> unreadable(paths.size());
-  each([&](std::size_t i, const std::optional<JsonValue>& record) {
-    if (record) columns.note(*record);
-    else ++unreadable[i];
-  });
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    each(i, [&](const std::optional<JsonValue>& record) {
+      if (record) columns.note(*record);
+      else ++unreadable[i];
+    });
+    for (const auto& [step, record] : evaluations[i]) columns.note(record);
+  }
   out << on_lines(columns.header());
-  each([&](std::size_t i, std::optional<JsonValue> record) {
-    if (!record) return;
-    record->set("run", names[i]);  // whatever a line of another program says of it
-    out << on_lines(columns.line(*record));
-  });
+  for (std::size_t i = 0; i < paths.size(); ++i) {
+    const auto write = [&](JsonValue row) {
+      row.set("run", names[i]);  // whatever a line of another program says of it
+      out << on_lines(columns.line(row));
+    };
+    std::map<std::int64_t, JsonValue>& left = evaluations[i];
+    each(i, [&](std::optional<JsonValue> record) {
+      if (!record) return;
+      const JsonValue* const step = record->find("step");
+      const std::int64_t at = step != nullptr && step->is_integer() ? step->as_integer() : -1;
+      for (; !left.empty() && left.begin()->first < at; left.erase(left.begin())) write(left.begin()->second);
+      if (const auto evaluation = left.extract(at))
+        for (const JsonMember& member : evaluation.mapped().members())
+          if (record->find(member.key) == nullptr) record->set(member.key, member.value);
+      write(*std::move(record));
+    });
+    for (const auto& [step, record] : left) write(record);
+  }
   for (std::size_t i = 0; i < paths.size(); ++i)
     if (unreadable[i] > 0) remarks.push_back(unreadable_text(files[i]->path(), unreadable[i]));
   return remarks;

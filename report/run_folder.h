@@ -31,8 +31,9 @@ std::vector<std::string> runs_at(const std::vector<std::string>& paths);
 std::vector<RunFolder> read_run_folders(const std::vector<std::string>& paths);
 
 // Writes metrics.jsonl of the runs to `out` as comma-separated values, fit for a terminal: a first column "run" with the run's
-// name, then a column for each other member of the lines, and a row for each line (report/table.h). Reads no other file, and this
-// one twice, a line at a time. Returns sentences: which lines were left out. As read_run_folder(), and StorageError.
+// name, then a column for each other member of the lines (report/table.h), and a row for each line, with the evaluation of its step
+// (eval.jsonl, which is held) where there was one; an evaluation at a step that was not logged has a row of its own. Reads metrics
+// twice, a line at a time. Returns sentences: which lines were left out. As read_run_folder(), and StorageError.
 std::vector<std::string> write_metrics_csv(const std::vector<std::string>& paths, std::ostream& out);
 
 }  // namespace trident

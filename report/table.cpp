@@ -20,11 +20,11 @@ std::string csv_field(const JsonValue& value) {
 }
 
 // Calls take() with each member of {"a": 1, "b_c": 2} for {"a": 1, "b": {"c": 2}}.
-void for_each_field(const JsonValue& row, FunctionRef<void(const std::string& name, const JsonValue& value)> take) {
+void for_each_field(const JsonValue& row, FunctionRef<void(const std::string& name, const JsonValue& value)> take,
+                    const std::string& before = "") {
   for (const JsonMember& member : row.members()) {
-    if (!member.value.is_object()) take(member.key, member.value);
-    else
-      for (const JsonMember& inner : member.value.members()) take(member.key + '_' + inner.key, inner.value);
+    if (member.value.is_object()) for_each_field(member.value, take, before + member.key + '_');
+    else take(before + member.key, member.value);
   }
 }
 

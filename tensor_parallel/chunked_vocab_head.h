@@ -5,6 +5,9 @@
 // the statistics, from logits of its own. In either the input is gathered once (sequence parallelism), the input gradient is
 // reduced once, and the statistics are reduced as in vocab_parallel_cross_entropy.h, by backward chunk after chunk. R = S*B rows,
 // H hidden, C = padded vocabulary / t columns.
+//
+// With LayerGeometry::leaves_rows_out only rows with counted targets are multiplied: chunks are gathered by RowOrder, and the input
+// gradient of other rows is zero. A loss and a gradient have the summands that they have otherwise, in the same order.
 #pragma once
 
 #include <cstdint>
@@ -32,9 +35,10 @@ class ChunkedVocabHead {
                 const LossOutputs* out = nullptr) const;
 
  private:
-  // f(first row, logits T[n, C] of these n rows of x T[R,H], for the caller to use up); takes scratch in the caller's scope.
+  // f(first place, logits T[n, C] of the rows at these n places, for the caller to use up, these rows of `inputs` T[R,H]); takes
+  // scratch in the caller's scope.
   template <class F>
-  void for_each_chunk(Pass& p, ConstTensorView inputs, F&& f) const;
+  void for_each_chunk(Pass& p, ConstTensorView inputs, const RowOrder& order, F&& f) const;
 
   ParamId table_;
   std::int64_t hidden_ = 0, columns_ = 0;

@@ -37,7 +37,8 @@ struct LayerGeometry {
   DType compute = DType::kF32;
   RecomputePolicy recompute = RecomputePolicy::kNone;
   std::int64_t head_chunk = 0;  // rows of logits that exist at a time, made in backward; 0: all of them, kept
-  std::uint64_t seed = 0;       // of dropout
+  bool leaves_rows_out = false;  // of logits: those whose target does not count. Only with head_chunk
+  std::uint64_t seed = 0;        // of dropout
   // Keys that a query of a layer that sees whole documents sees on average; 0: all up to itself.
   std::int64_t document_interval = 0;
   bool positions_restart = false;  // within a sequence: tables that turn by its length have rows for shorter ones

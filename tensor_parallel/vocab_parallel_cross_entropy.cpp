@@ -9,9 +9,7 @@ void VocabParallelCrossEntropy::forward(Pass& p, const LossOutputs& out, TensorV
   const ScratchScope scope(p.scratch_cursor());
   const Rows all = begin(p);
   if (scale && forms_gradient(p))
-    p.run(op::CrossEntropyGradient{.sum_exp = sum_exp(all.stats), .target_logit = target_logit(all.stats), .logits = logits,
-                                   .targets = rows.targets, .vocabulary = vocabulary_, .scale = *scale, .softcap = softcap_,
-                                   .weights = rows.weights});
+    form_gradient(p, all, logits, 0, rows, *scale);
   else
     add_rows(p, all, logits, 0, rows);
   reduce_rows(p, all, 0, p.geometry.full_rows(), rows);
@@ -32,6 +30,16 @@ void VocabParallelCrossEntropy::add_rows(Pass& p, const Rows& all, ConstTensorVi
                               .target_logit = target_logit(all.stats).range(first, n), .logits = logits,
                               .targets = rows.targets.range(first, n), .first_column = first_column(p), .vocabulary = vocabulary_,
                               .softcap = softcap_});
+}
+
+void VocabParallelCrossEntropy::form_gradient(Pass& p, const Rows& all, TensorView logits, std::int64_t first, const LossRows& rows,
+                                              float scale) const {
+  const std::int64_t n = logits.shape()[0];
+  const LossRows part = rows.range(first, n);
+  p.run(op::CrossEntropyGradient{.sum_exp = sum_exp(all.stats).range(first, n),
+                                 .target_logit = target_logit(all.stats).range(first, n), .logits = logits,
+                                 .targets = part.targets, .vocabulary = vocabulary_, .scale = scale, .softcap = softcap_,
+                                 .weights = part.weights});
 }
 
 void VocabParallelCrossEntropy::reduce_rows(Pass& p, const Rows& all, std::int64_t first, std::int64_t n,

@@ -15,15 +15,24 @@
 
 namespace trident {
 
+// With LayerGeometry::leaves_rows_out: the order in which a loss takes rows, those with counted targets first. The first `count`
+// places have all of these, and are at least one.
+struct RowOrder {
+  ConstTensorView row_of;    // i32[R]: the row of each place
+  ConstTensorView place_of;  // i32[R]: the place of each row; -1: not among the first `count`
+  std::int64_t count = 0;
+};
+
 // The rows of a loss: targets i32[R], negative: not counted; weights f32[R] of their losses and gradients, or a view of nothing: 1.
 struct LossRows {
   // Targets alone are rows, too.
-  LossRows(ConstTensorView targets_of_rows, ConstTensorView weights_of_rows = {})
-      : targets(targets_of_rows), weights(weights_of_rows) {}
+  LossRows(ConstTensorView targets_of_rows, ConstTensorView weights_of_rows = {}, RowOrder order_of_rows = {})
+      : targets(targets_of_rows), weights(weights_of_rows), order(order_of_rows) {}
   LossRows range(std::int64_t first, std::int64_t n) const {
     return {targets.range(first, n), weights.data() == nullptr ? weights : weights.range(first, n)};
   }
-  ConstTensorView targets, weights;
+  ConstTensorView targets, weights;  // and all that is of rows: by places, where there is an order
+  RowOrder order;
 };
 
 // Where a forward leaves what it computes; the two of rows may be views of nothing.
@@ -57,6 +66,8 @@ class VocabParallelCrossEntropy {
   };
   Rows begin(Pass& p) const;
   void add_rows(Pass& p, const Rows& all, ConstTensorView logits, std::int64_t first, const LossRows& rows) const;
+  // add_rows() and backward() in one reading, where forms_gradient().
+  void form_gradient(Pass& p, const Rows& all, TensorView logits, std::int64_t first, const LossRows& rows, float scale) const;
   void reduce_rows(Pass& p, const Rows& all, std::int64_t first, std::int64_t n, const LossRows& rows) const;
   void report(Pass& p, const Rows& all, const LossOutputs& out, const LossRows& rows) const;
 

@@ -88,8 +88,8 @@ std::string CpuDevice::describe() const {
 std::optional<int> core_for_rank(int local_rank, int local_ranks, int threads_per_rank) {
   cpu_set_t allowed;
   CPU_ZERO(&allowed);
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return std::nullopt;
   const int needed = local_ranks * threads_per_rank;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0 || CPU_COUNT(&allowed) != needed) return std::nullopt;
   int first = 0;
   while (first < CPU_SETSIZE && !CPU_ISSET(static_cast<std::size_t>(first), &allowed)) ++first;
   for (int core = first; core < first + needed; ++core) {  // a block of cores without holes, or none

@@ -71,8 +71,8 @@ bool has_bf16_products(const CpuFeatures& features, IsaLevel level);
 // "avx2", "avx512 with AVX512-BF16", "avx512 with AMX bf16": what kernels run on.
 std::string instruction_set(const CpuFeatures& features);
 
-// The first core for a rank when the ranks of this machine are pinned side by side on the cores this process may use; none if there
-// are fewer than local_ranks * threads_per_rank in one block: then nobody is pinned.
+// The first core for a rank when the ranks of this machine are pinned side by side on the cores this process may use; none unless
+// those are one block of local_ranks * threads_per_rank cores: other jobs would pin to the same ones of more.
 std::optional<int> core_for_rank(int local_rank, int local_ranks, int threads_per_rank);
 
 }  // namespace trident

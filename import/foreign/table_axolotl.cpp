@@ -141,7 +141,7 @@ constexpr ForeignKey kAxolotlModelAndData[] = {
     {"profiler_steps, profiler_steps_start", kAlways, {}, {}, "log.trace_steps traces steps"},
     {"use_tensorboard", kMapped, "log.tensorboard", "true"},
     {"use_wandb, use_mlflow, mlflow_*, hf_mlflow_log_artifacts, use_comet, comet_*, gradio_*, use_otel_metrics, otel_*, "
-     "use_trackio", kDiffers, {}, {}, "no reporting service is called; metrics.jsonl has every number"},
+     "use_trackio", kDiffers, {}, {}, kSendsNothing},
 };
 
 }  // namespace

@@ -173,9 +173,10 @@ constexpr ForeignKey kDeepSpeedParallel[] = {
 constexpr ForeignKey kDeepSpeedReports[] = {
     {"tensorboard.enabled", kMapped, "log.tensorboard"},
     {"tensorboard.*", kDiffers, {}, {}, "events are written into run.dir"},
-    {"wandb.enabled, comet.enabled, csv_monitor.enabled = true", kDiffers, {}, {},
-     "run.dir has every number in metrics.jsonl, and nothing is sent anywhere"},
-    {"wandb.*, comet.*, csv_monitor.*", kAlways, {}, {}, "metrics.jsonl has every number"},
+    {"wandb.enabled, comet.enabled = true", kDiffers, {}, {}, kSendsNothing},
+    {"csv_monitor.enabled = true", kDiffers, "trident report --csv", {}, "prints the numbers of a run"},
+    {"wandb.*, comet.*", kAlways, {}, {}, kSendsNothing},
+    {"csv_monitor.*", kAlways, {}, {}, "metrics.jsonl has every number"},
     {"wall_clock_breakdown, memory_breakdown, dump_state, timers.*, comms_logger.*, flops_profiler.*", kAlways, "trident report",
      {}, "metrics.jsonl always has times, bytes, memory and MFU; log.trace_steps traces steps"},
     {"log_level", kAlways, {}, {}, "log.verbose shows all opening lines"},

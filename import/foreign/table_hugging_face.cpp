@@ -183,9 +183,9 @@ constexpr ForeignKey kSavingAndLogging[] = {
      kAlways, {}, {}, "run.dir has run.log and metrics.jsonl, with tokens/s, memory and every loss as it is"},
     {"report_to = none", kMapped, "log.tensorboard", "false", "metrics.jsonl has every number"},
     {"report_to = tensorboard", kMapped, "log.tensorboard", "true"},
-    {"report_to", kDiffers, "log.tensorboard", "true", "the only system; metrics.jsonl has every number"},
+    {"report_to", kDiffers, "log.tensorboard", "true", "the only system; ten lines in docs/logs.md send metrics.jsonl to others"},
     {"wandb_*, project, trackio_*, use_swanlab, swanlab_*, hub_model_revision, overwrite_hub_revision, push_to_hub_revision, "
-     "benchmarks, callbacks", kDiffers, {}, {}, "no reporting service and no hub is called; metrics.jsonl has every number"},
+     "benchmarks, callbacks", kDiffers, {}, {}, kSendsNothing},
     {"push_to_hub*, hub_*", kAlways, {}, {}, "nothing is sent anywhere; trident convert makes the folder"},
 };
 

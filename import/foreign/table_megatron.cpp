@@ -345,7 +345,7 @@ constexpr ForeignKey kMegatronLogging[] = {
     {"log_interval", kMapped, "log.every", "", "", "100"},
     {"tensorboard_dir", kMapped, "log.tensorboard", "true", "in run.dir"},
     {"wandb_*, one_logger_*, no_one_logger, enable_one_logger, app_tag_run_*, otel_*, codecarbon_dir", kDiffers, "", "",
-     "metrics.jsonl and TensorBoard have the numbers"},
+     kSendsNothing},
     {"log_*, no_log_*, disable_log_*, tensorboard_log_interval, tensorboard_queue_size, timing_log_level, timing_log_option, "
      "logging_level, config_logger_dir, dump_param_to_param_group_map", kAlways, "", "",
      "metrics.jsonl always has tokens/s, MFU, bytes and memory"},

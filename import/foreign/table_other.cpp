@@ -120,7 +120,9 @@ constexpr ForeignKey kOtherOutput[] = {
     {"resume, resume_from, ckpt_path, resume_checkpoint_path", kMapped, "checkpoint.resume", "",
      "auto, the default: the newest in checkpoint.dir"},
     {"log_every, log_every_n_steps, iteration_step_info_interval, log_steps", kMapped, "log.every"},
-    {"wandb, log_wandb, wandb_log, logger", kRefused, "", "", "read metrics.jsonl"},
+    {"wandb, log_wandb, wandb_log, log_wandb_project, mlflow, log_mlflow, comet, log_comet, neptune, log_neptune, logger, "
+     "log_logger",
+     kDiffers, "", "", kSendsNothing},
     {"enable_progress_bar, enable_model_summary", kAlways, "", "", "one line every log.every steps"},
     {"profiler", kMapped, "log.trace_steps", "[10, 12]"},
     {"detect_anomaly", kAlways, "", "", "a step with a non-finite gradient is not applied; ten in a row end the run"},

@@ -18,7 +18,9 @@ inline constexpr std::string_view kWithData = "the targets that count are chosen
 inline constexpr std::string_view kNoSuchMethod = "a method that is not there: all weights or LoRA's train, by AdamW or Lion";
 inline constexpr std::string_view kMoreTokens =
     "data.tokenizer names a tokenizer that has them, and rows are added; beside adapters adapter.modules_to_save trains them";
-inline constexpr std::string_view kSetAside = "the last documents of each file are set aside, where there some are drawn";
+inline constexpr std::string_view kSetAside = "the last documents of each file are set aside; there they are drawn at random";
+inline constexpr std::string_view kSendsNothing =
+    "nothing is sent anywhere; ten lines in docs/logs.md send metrics.jsonl to Weights & Biases or MLflow";
 inline constexpr std::string_view kPreparesValid = "data.valid names what trident data prepare writes of each";
 inline constexpr std::string_view kTemplateOfData =
     "a template is named, or given as a file, when data are prepared; the tokenizer's own is taken otherwise";

@@ -47,31 +47,33 @@ std::string units_text(const RunPlan& plan, std::size_t stage) {
   return text;
 }
 
-// Megabytes: a row for each stage, and a column for each use that any stage has.
+// Megabytes: a row for each stage, and a column for each use of which any stage has some, in 80 columns.
 Table memory_table(const DryPlan& report) {
-  Table table{"", {{"stage"}, {"rank", false, 6}}, {}, 0, 1};
-  for (const DryRun& stage : report.stages)
-    table.rows.push_back({fmt::format("{}", table.rows.size()), fmt::format("{}", stage.rank)});
+  constexpr std::int64_t kSeen = 50'000;  // less is 0.0
+  Table table{"", {{"stage"}}, {}, 0, 1};
+  for (std::size_t i = 0; i < report.stages.size(); ++i) table.rows.push_back({fmt::format("{}", i)});
   const auto add = [&](std::string_view name, auto bytes_of) {
-    table.columns.push_back({std::string(name), false, 13});
+    table.columns.push_back({std::string(name)});
     for (std::size_t i = 0; i < report.stages.size(); ++i)
       table.rows[i].push_back(fmt::format("{:.1f}", megabytes(bytes_of(report.stages[i]))));
   };
   for (const MemoryUse use : kMemoryUses) {
     const auto bytes_of = [use](const DryRun& stage) { return stage.arena.total_bytes(use); };
-    if (std::ranges::any_of(report.stages, [&](const DryRun& stage) { return bytes_of(stage) > 0; })) add(to_string(use), bytes_of);
+    if (std::ranges::any_of(report.stages, [&](const DryRun& stage) { return bytes_of(stage) >= kSeen; }))
+      add(to_string(use), bytes_of);
   }
   add("all", [](const DryRun& stage) { return stage.arena.total_bytes(); });
   return table;
 }
 
-// " tp 3.214 GB, cp 0 MB, ...", of each of so many ranks.
+// "tp 3.214 GB, pp 87.348 MB" of the axes over which something is sent, of each of so many ranks.
 std::string sizes_by_axis(const std::array<double, kNumAxes>& bytes, int ranks) {
   std::string text;
   for (std::size_t axis = 0; axis < bytes.size(); ++axis) {
     const double of_one = bytes[axis] / ranks;
+    if (of_one == 0) continue;
     const auto [unit, name] = of_one >= 1e12 ? std::pair(1e12, "TB") : of_one >= 1e9 ? std::pair(1e9, "GB") : std::pair(1e6, "MB");
-    text += fmt::format("{} {} {:.3f} {}", axis == 0 ? "" : ",", to_string(static_cast<Axis>(axis)), of_one / unit, name);
+    text += fmt::format("{}{} {:.3f} {}", text.empty() ? "" : ", ", to_string(static_cast<Axis>(axis)), of_one / unit, name);
   }
   return text;
 }
@@ -132,7 +134,9 @@ std::string holds_text(const RunPlan& plan) {
 
 std::string traffic_text(const DryPlan& report, const RunPlan& plan) {
   const std::array<double, kNumAxes> sent = bytes_of_all_ranks(plan, report.stages);
-  return fmt::format("\nsent in a step by all ranks:{}\nby a rank, on average:{}\n", sizes_by_axis(sent, 1),
+  const std::string of_all = sizes_by_axis(sent, 1);
+  if (of_all.empty()) return "\nsent in a step: nothing\n";
+  return fmt::format("\nsent in a step by all ranks: {}\nby a rank, on average: {}\n", of_all,
                      sizes_by_axis(sent, plan.world_size()));
 }
 
@@ -152,7 +156,8 @@ std::string to_text(const DryPlan& report, const RunPlan& plan, PlanDetail detai
                       exact ? "" : "; workspaces of products and attention: the most that a GPU's take",
                       to_text(memory_table(report)));
   for (std::size_t i = 0; i < report.stages.size(); ++i)
-    text += fmt::format("stage {}: {}; {}\n", i, units_text(plan, i), largest_entries(report.stages[i].arena));
+    text += fmt::format("stage {} (first rank {}): {}; {}\n", i, report.stages[i].rank, units_text(plan, i),
+                        largest_entries(report.stages[i].arena));
   text += traffic_text(report, plan);
   return detail == PlanDetail::kProgram ? text + program_text(plan) : text;
 }

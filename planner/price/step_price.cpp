@@ -186,7 +186,7 @@ const TimePartWords& part_words(TimePart part) {
       {"bubble", "bubble", "waiting for the work of other stages", "the pipeline's bubble"},
       {"optimizer", "optimizer", "gradient norm and update", "norm and update"},
       {"launch", "launch gaps", "the device waits for the host to issue kernels", "launching kernels"},
-      {"other", "other", "what no part is", "what is beside the recorded work"},
+      {"other", "other", "work of no other part", "what is beside the recorded work"},
   }};
   return at(kWords, part);
 }

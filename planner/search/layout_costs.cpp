@@ -14,6 +14,47 @@
 #include "train/run/batch_buffers.h"
 
 namespace trident {
+namespace {
+
+using Config = const TrainConfig&;
+using Layout = const SearchLayout&;
+struct LayoutKey {
+  std::string_view path;
+  bool (*is_same)(Config config, Layout layout);
+};
+// Every layout balances its layers and gathers parameters as its preset does: no other value of those keys is a layout's.
+constexpr LayoutKey kLayoutKeys[] = {
+    {"parallel.data", [](Config c, Layout l) { return c.parallel.data == l.data; }},
+    {"parallel.pipeline", [](Config c, Layout l) { return c.parallel.pipeline == l.pipeline; }},
+    {"parallel.tensor", [](Config c, Layout l) { return c.parallel.tensor == l.tensor; }},
+    {"parallel.sequence_parallel", [](Config c, Layout l) { return c.parallel.sequence_parallel == l.sequence_parallel; }},
+    {"parallel.virtual_stages", [](Config c, Layout l) { return c.parallel.virtual_stages == l.virtual_stages; }},
+    {"parallel.schedule", [](Config c, Layout l) { return c.parallel.schedule == l.schedule; }},
+    {"parallel.zero", [](Config c, Layout l) { return c.parallel.zero == l.zero; }},
+    {"parallel.grad_sync",
+     [](Config c, Layout l) { return c.parallel.grad_sync.kind == GradSync::Kind::kStep && l.policy().grad_sync_every == 0; }},
+    {"parallel.param_gather", [](Config, Layout) { return false; }},
+    {"parallel.layers", [](Config, Layout) { return false; }},
+    {"batch.micro", [](Config c, Layout l) { return c.batch.micro == l.micro; }},
+    {"recompute.policy", [](Config c, Layout l) { return c.recompute.policy == l.recompute; }},
+};
+
+}  // namespace
+
+std::vector<std::string> held_keys(const OptionValues& values) {
+  std::vector<std::string> held;
+  for (const LayoutKey& key : kLayoutKeys) {
+    const OptionValue& given = values.at(key.path);
+    if (given.origin == "--set" && !given.value.is_null() && !(given.value == JsonValue("auto"))) held.emplace_back(key.path);
+  }
+  return held;
+}
+
+std::string first_other_key(const TrainConfig& config, const std::vector<std::string>& held, const SearchLayout& layout) {
+  for (const LayoutKey& key : kLayoutKeys)
+    if (std::ranges::count(held, key.path) > 0 && !key.is_same(config, layout)) return std::string(key.path);
+  return "";
+}
 
 std::vector<std::string> layout_settings(const SearchLayout& layout) {
   return {fmt::format("parallel={}DP x {}PP x {}TP", layout.data, layout.pipeline, layout.tensor),

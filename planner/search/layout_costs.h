@@ -13,6 +13,7 @@
 #include "planner/search/schedule_facts.h"
 #include "planner/search/search_space.h"
 #include "planner/search/unit_costs.h"
+#include "train/config/option_values.h"
 
 namespace trident {
 
@@ -20,6 +21,10 @@ namespace trident {
 std::vector<std::string> layout_settings(const SearchLayout& layout);
 // The settings among them whose keys have another value in `config`.
 std::vector<std::string> changed_settings(const TrainConfig& config, const SearchLayout& layout);
+// The keys of a layout that --set gives: a search keeps them. A key of "auto" or null gives nothing.
+std::vector<std::string> held_keys(const OptionValues& values);
+// The first of `held` that has another value in the layout than in `config`; "": none.
+std::string first_other_key(const TrainConfig& config, const std::vector<std::string>& held, const SearchLayout& layout);
 // `config` with those keys.
 TrainConfig with_layout(const TrainConfig& config, const SearchLayout& layout);
 

@@ -1,6 +1,7 @@
 #include "planner/search/search_page.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstddef>
@@ -71,6 +72,7 @@ ReportPage page_of(const SearchResult& result) {
                                                       : fmt::format("{} GPUs of {}, {} each", result.gpus, result.cluster,
                                                                     bytes_text(result.device_bytes));
   page.subtitle = fmt::format("{}; {} sequences of {} tokens a step", hardware, result.global_batch, result.sequence);
+  if (!result.held.empty()) page.subtitle += fmt::format("; held: {}", fmt::join(result.held, ", "));
   const auto count = [](std::size_t layouts) { return with_commas(static_cast<std::int64_t>(layouts)); };
   Paragraph looked{fmt::format("{} layouts looked at, {} fit, {} timed. Predicted, not measured.", count(result.layouts),
                                count(result.fitting), count(result.timed))};

@@ -69,6 +69,21 @@ SearchSpace space_of(const SearchRequest& request, int gpus) {
   return space;
 }
 
+// The layouts that have the held values; the others are counted.
+std::vector<SearchLayout> layouts_of(const SearchRequest& request, int gpus, const ModelConfig& model, Rejections& rejections) {
+  std::vector<SearchLayout> layouts = enumerate_layouts(space_of(request, gpus), model, rejections);
+  std::erase_if(layouts, [&](const SearchLayout& layout) {
+    const std::string key = first_other_key(request.config, request.held, layout);
+    if (key.empty()) return false;
+    Rejected& rejected = at(rejections, Rejection::kHeld);
+    if (rejected.layouts++ == 0) rejected.example = fmt::format("{}: {}", to_string(layout), key);
+    return true;
+  });
+  return layouts;
+}
+
+bool holds_preset(const SearchRequest& request) { return std::ranges::count(request.held, "parallel.zero") > 0; }
+
 SearchResult heading_of(const SearchRequest& request, const ModelConfig& model) {
   SearchResult result;
   const std::string parameters = parameters_text(static_cast<double>(num_parameters(model)));
@@ -77,6 +92,12 @@ SearchResult heading_of(const SearchRequest& request, const ModelConfig& model) 
   result.parameters = num_parameters(model);
   result.global_batch = request.config.batch.global;
   result.sequence = request.config.batch.sequence;
+  const JsonValue config = to_json(request.config);
+  for (const std::string& key : request.held) {
+    const std::size_t dot = key.find('.');
+    const JsonValue& value = *config.find(key.substr(0, dot))->find(key.substr(dot + 1));
+    result.held.push_back(fmt::format("{}={}", key, value.is_string() ? value.as_string() : to_json_text(value)));
+  }
   return result;
 }
 
@@ -135,7 +156,7 @@ class Search {
     result_.gpus = request_.gpus;
     result_.cluster = request_.cluster.name;
     result_.device_bytes = static_cast<std::int64_t>(hardware_.device_bytes);
-    const std::vector<SearchLayout> layouts = enumerate_layouts(space_of(request_, request_.gpus), model_, result_.rejections);
+    const std::vector<SearchLayout> layouts = layouts_of(request_, request_.gpus, model_, result_.rejections);
     result_.layouts = layouts.size();
     if (layouts.empty()) refuse_batch(request_, result_.rejections);
     const std::vector<SearchLayout> fitting = fitting_of(layouts);
@@ -202,7 +223,7 @@ class Search {
     std::string more;
     for (int growth = 2; growth <= kMostGrowth && more.empty(); growth *= 2) {
       Rejections unused;
-      for (const SearchLayout& layout : enumerate_layouts(space_of(request_, request_.gpus * growth), model_, unused)) {
+      for (const SearchLayout& layout : layouts_of(request_, request_.gpus * growth, model_, unused)) {
         if (costs_.worst_memory(layout).memory.total() > usable(layout)) continue;
         more = fmt::format("; on {} GPUs {} fits", layout.gpus(), to_string(layout));
         break;
@@ -253,7 +274,8 @@ class Search {
     constexpr std::size_t kMost = 3;
     std::vector<SearchLayout> layouts;
     const auto offer = [&](const SearchLayout& layout) {
-      if (std::find(layouts.begin(), layouts.end(), layout) == layouts.end()) layouts.push_back(layout);
+      const bool is_new = std::find(layouts.begin(), layouts.end(), layout) == layouts.end();
+      if (is_new && first_other_key(request_.config, request_.held, layout).empty()) layouts.push_back(layout);
     };
     for (const FoundLayout& found : result_.best) {
       for (const int context : {2, 4, 8}) {
@@ -285,7 +307,7 @@ class Search {
 
   // Whether zero3 gathers nothing on use.
   bool keeps_parameters(const SearchLayout& layout) {
-    return layout.zero == ZeroPreset::kZero3 &&
+    return layout.zero == ZeroPreset::kZero3 && !holds_preset(request_) &&
            std::ranges::none_of(costs_.memory(layout), [](const ArenaMemory& rank) { return rank.gathers_on_use; });
   }
 
@@ -354,7 +376,7 @@ class ProcessorSearch {
     std::vector<SearchLayout> layouts;
     for (int ranks = first; ranks <= last; ranks *= 2) {
       result_.ranks.push_back(ranks);
-      std::ranges::copy(enumerate_layouts(space_of(request_, ranks), model, result_.rejections), std::back_inserter(layouts));
+      std::ranges::copy(layouts_of(request_, ranks, model, result_.rejections), std::back_inserter(layouts));
     }
     result_.layouts = layouts.size();
     if (layouts.empty()) refuse_batch(request_, result_.rejections);
@@ -392,7 +414,7 @@ class ProcessorSearch {
     std::vector<TimedLayout> ranked;
     ChoiceTimes choices(std::numeric_limits<int>::max());  // ranks are on one node
     for (std::size_t i = 0; i < layouts.size(); ++i) {
-      if (layouts[i].zero == ZeroPreset::kZero3 && !planned[i].gathers) {
+      if (layouts[i].zero == ZeroPreset::kZero3 && !planned[i].gathers && !holds_preset(request_)) {
         reject_same(result_.rejections, layouts[i]);
       } else if (!planned[i].fits) {
         Rejected& rejected = at(result_.rejections, Rejection::kMemory);

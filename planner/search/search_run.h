@@ -22,6 +22,7 @@ namespace trident {
 
 struct SearchRequest {
   TrainConfig config;  // its model, precision, global batch and sequence; parallel.overlap, order and bucket_mb; optimizer
+  std::vector<std::string> held = {};  // keys of a layout, whose values every layout has (held_keys())
   Cluster cluster = {};
   std::optional<PlanHardware> processors = {};  // in place of the cluster
   int gpus = 0;  // of processors: ranks; 0: 1, 2, 4 and so on, to as many as there are cores
@@ -50,6 +51,7 @@ struct FoundLayout {
 
 struct SearchResult {
   std::string model, cluster;
+  std::vector<std::string> held;  // "parallel.tensor=8"
   int gpus = 0;            // of the cluster
   std::vector<int> ranks;  // numbers of ranks that were tried on processors; none: GPUs
   std::int64_t global_batch = 0, sequence = 0, parameters = 0;

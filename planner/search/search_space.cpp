@@ -186,6 +186,7 @@ std::string_view to_string(Rejection rejection) {
     case Rejection::kTooManyMicroBatches: return "too many micro-batches";
     case Rejection::kMemory: return "does not fit";
     case Rejection::kSame: return "the same as with another preset";
+    case Rejection::kHeld: return "another value than --set gives";
   }
   return "";
 }

@@ -48,9 +48,10 @@ enum class Rejection : std::uint8_t {
   kInterleaving,
   kTooManyMicroBatches,
   kMemory,
-  kSame
+  kSame,
+  kHeld
 };
-inline constexpr std::size_t kNumRejections = 8;
+inline constexpr std::size_t kNumRejections = 9;
 std::string_view to_string(Rejection rejection);
 
 struct Rejected {

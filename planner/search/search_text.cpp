@@ -1,6 +1,7 @@
 #include "planner/search/search_text.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -157,6 +158,7 @@ std::string to_text(const SearchResult& result) {
                           : fmt::format("cluster: {} GPUs of {}, {} each\n", result.gpus, result.cluster,
                                         bytes_text(result.device_bytes))) +
                      fmt::format("batch: {} sequences of {} tokens\n", result.global_batch, result.sequence) +
+                     (result.held.empty() ? "" : fmt::format("held by --set: {}\n", fmt::join(result.held, ", "))) +
                      fmt::format("{} looked at, {} fit, {} timed\n", counted(static_cast<std::int64_t>(result.layouts), "layout"),
                                  result.fitting, result.timed) +
                      (result.on_processors() ? ""
@@ -174,7 +176,7 @@ std::string to_text(const SearchResult& result) {
   for (std::size_t r = 0; r < kNumRejections; ++r) {
     const Rejected& rejected = result.rejections[r];
     if (rejected.layouts == 0) continue;
-    text += fmt::format("{:9}  {}; {}\n", rejected.layouts, to_string(static_cast<Rejection>(r)), rejected.example);
+    text += fmt::format("{:9} {}; {}\n", rejected.layouts, to_string(static_cast<Rejection>(r)), rejected.example);
   }
   return text + '\n' + to_text(result.best_by_choice);
 }
@@ -199,6 +201,7 @@ JsonValue to_json(const SearchResult& result) {
                              : JsonMember{"gpus", result.gpus},
       {"global_batch", result.global_batch},
       {"sequence", result.sequence},
+      {"held", JsonValue::Array(result.held.begin(), result.held.end())},
       {"device_bytes", result.device_bytes},
       {"layouts", static_cast<std::int64_t>(result.layouts)},
       {"fitting", static_cast<std::int64_t>(result.fitting)},

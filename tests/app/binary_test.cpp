@@ -6,6 +6,7 @@
 #include <cstdio>
 #include <string>
 
+#include "core/file_io.h"
 #include "tests/support/error_text.h"
 
 namespace trident {
@@ -76,6 +77,15 @@ TEST(Binary, FailureIsOneLineOnStandardError) {
 }
 
 TEST(Binary, FullStandardOutputIsNoticed) { EXPECT_EQ(run("schema 2>&1 >/dev/full").exit_code, 74); }
+
+// The program is below the checkout that has the pages, as it is below a package's folder.
+TEST(Binary, ListsAndPrintsThePages) {
+  const ProgramOutcome all = run("docs");
+  EXPECT_EQ(all.exit_code, 0);
+  for (const char* part : {"Pages, in ", "\n  slurm            Several nodes, and Slurm\n", "\n  zero             ZeRO\n"})
+    EXPECT_NE(all.text.find(part), std::string::npos) << all.text;
+  EXPECT_EQ(run("docs slurm").text, read_file(TRIDENT_SOURCE_DIR "/docs/slurm.md"));
+}
 
 }  // namespace
 }  // namespace trident

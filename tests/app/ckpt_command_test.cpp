@@ -77,7 +77,7 @@ TEST_F(CkptCommand, LsNamesStepsAndTheirHealth) {
 TEST_F(CkptCommand, ShowSaysWhatOneHolds) {
   const Outcome newest = run({"show", folder_.path()});  // 300 is no checkpoint
   EXPECT_EQ(newest.code, 0) << newest.err;
-  expect_parts(newest.out, {"step-00000200\n", "200 of 200 batches", "f32 weights", "2DP x 4PP x 4TP"});
+  expect_parts(newest.out, {"step-00000200\n", "200 of 200 batches", "f32 weights", "written by       layout 2DP x 4PP x 4TP\n"});
   const Outcome seen = run({"show", folder_ / "100"});
   EXPECT_EQ(seen.code, 0) << seen.err;
   expect_parts(seen.out, {"step-00000100\n", "  updates          100 of 100 batches, 0 skipped (0 in a row)\n", "3 tensors",
@@ -106,9 +106,12 @@ TEST_F(CkptCommand, VerifyReadsEveryByte) {
   expect_parts(damaged.out, {path + ": block 0", "tensors \"master/w\" to \"exp_avg_sq/scale\""});
   expect_parts(damaged.err, {"step-00000100: damaged: 1 problem"});
   EXPECT_EQ(run({"verify", folder_ / "step-00000300"}).code, 65);
-  const Outcome newest = run({"verify", folder_ / "."});  // which is that one
-  EXPECT_EQ(newest.code, 65) << newest.out;
-  expect_parts(newest.err, {"step-00000300"});
+  // A folder with a checkpoint's name that is none hides no damage.
+  const Outcome all = run({"verify", folder_.path()});
+  EXPECT_EQ(all.code, 65) << all.out;
+  expect_parts(all.out, {path + ": block 0", "step-00000200: whole: ", "step-00000100: damaged: 1 problem",
+                         "step-00000300/manifest.json: "});
+  expect_parts(all.err, {": 2 of 3 checkpoints are not whole"});
 }
 
 TEST_F(CkptCommand, DiffEndsWithOneWhereTheyDiffer) {

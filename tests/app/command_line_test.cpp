@@ -95,7 +95,7 @@ TEST_F(CommandLine, UnknownSubcommandsAndActions) {
   expect_refusal({"data", ""}, "trident data \"\": not an action; use prepare, inspect, merge or pack");
   expect_refusal({"ckpt"}, "trident ckpt: no action; name one: ls, show, verify, diff or prune");
   expect_refusal({"data", "mrege"}, "trident data \"mrege\"");
-  expect_refusal({"docs", "cooking"}, "choose configuration");
+  expect_refusal({"docs", "cooking"}, "there is no page \"cooking\"; trident docs lists them");
 }
 
 // In both spellings of C1, and with marks that turn the direction of what follows.
@@ -135,7 +135,12 @@ TEST_F(CommandLine, FlagsOfOtherProgramsAreAnsweredByOurs) {
        "not an action; use prepare, inspect, merge or pack (see trident data --help); that is trident data prepare here"},
       {{"ckpt", "list"}, "that is trident ckpt ls here"},
       {{"finetune"}, "unknown subcommand \"finetune\"; that is trident train here; see trident help"},
-      {{"chat"}, "that is trident generate here"},
+      {{"chat"}, "that is trident generate --chat --ckpt RUN here"},
+      {{"compare", "a", "b"}, "that is trident report RUN RUN here"},
+      {{"export"}, "that is trident convert --from ckpt RUN --to hf FOLDER here"},
+      {{"verify"}, "did you mean trident ckpt verify?"},
+      {{"diff"}, "did you mean trident tokenizer diff or trident ckpt diff?"},
+      {{"eval", "--text", "a b"}, "say --ids \"$(echo 'a b' | trident tokenizer encode --tokenizer T)\", or --data PREFIX"},
       {{"import", "--xyzzy", "8"}, "see trident import --help"},
       {{"import", "--micro-batch-size", "8"}, "write the whole command into one, run.sh: trident import run.sh"},
       {{"train", "--deepspeed", "ds.json"}, "import its file: trident train --import ds.json"},

@@ -107,7 +107,8 @@ TEST(PlanSearch, AsksForNothingThatNoPlanDependsOn) {
   }
   const ProgramOutcome found = succeeded(
       run_program({"plan", "search", "a10_pcie", "--config", config, "--gpus", "2", "--best", "1", "--write", written}));
-  expect_parts(found.out, {"written: " + written + "; to train it, give data.train and run.steps, too\n"});
+  expect_parts(found.out, {"written: " + written + "; to train it:\n  trident train --config " + written,
+                           "data.train=PREFIX --set run.steps=N\n"});
   const JsonValue file = parse_json(read_file(written), "written");
   for (const char* const block : {"run", "data", "optimizer", "checkpoint", "cuda"}) EXPECT_EQ(file.find(block), nullptr) << block;
   EXPECT_EQ(to_json_text(*file.find("model")), R"({"preset":"llama-1m"})");
@@ -277,6 +278,61 @@ TEST(PlanSearch, RefusesWhatCannotBe) {
       run_program(search({"--cluster", "h100_sxm_ndr", "--gpus", "128", "--write", "/nonexistent/folder/x.json"}));
   EXPECT_EQ(unwritable.exit_code, 74);
   expect_parts(unwritable.err, {"/nonexistent/folder/x.json"});
+}
+
+// A key of the layout that --set gives is every layout's; what the file says is not.
+TEST(PlanSearch, KeepsWhatSetGives) {
+  constexpr const char* kSmall = TRIDENT_SOURCE_DIR "/configs/learn_1f1b.json";
+  const auto found = [&](const std::vector<std::string>& settings, const std::string& cluster) {
+    std::vector<std::string> words{"plan", "search", cluster, "--config", kSmall, "--gpus", "2", "--json", "--best", "100"};
+    for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
+    return parse_json(succeeded(run_program(words)).out, "a test", {.max_bytes = 1 << 24, .max_depth = 16});
+  };
+  for (const std::string cluster : {"cpu", "a10_pcie"}) {
+    const JsonValue free = found({}, cluster),
+                    held = found({"parallel.tensor=2", "parallel.zero=zero1", "parallel.data=auto"}, cluster);
+    EXPECT_EQ(to_json_text(*free.find("held")), "[]");
+    EXPECT_EQ(to_json_text(*held.find("held")), R"(["parallel.tensor=2","parallel.zero=zero1"])");
+    EXPECT_LT(held.find("layouts")->as_integer(), free.find("layouts")->as_integer());
+    EXPECT_EQ(held.find("rejected")->find("another value than --set gives")->find("layouts")->as_integer(),
+              free.find("layouts")->as_integer() - held.find("layouts")->as_integer());
+    ASSERT_FALSE(held.find("best")->items().empty());
+    for (const JsonValue& layout : held.find("best")->items()) EXPECT_EQ(layout.find("tensor")->as_integer(), 2);
+    const JsonValue zero3 = found({"parallel.zero=zero3", "batch.micro=4", "recompute.policy=full"}, cluster);
+    ASSERT_FALSE(zero3.find("best")->items().empty()) << "zero3 gathers nothing that ddp does not keep, and was asked for";
+    for (const JsonValue& layout : zero3.find("best")->items()) {
+      EXPECT_EQ(layout.find("zero")->as_string(), "zero3");
+      EXPECT_EQ(layout.find("micro")->as_integer(), 4);
+      EXPECT_EQ(layout.find("recompute")->as_string(), "full");
+    }
+  }
+  const auto text = [&](const std::string& setting) {
+    return run_program({"plan", "search", "cpu", "--config", kSmall, "--gpus", "2", "--set", setting});
+  };
+  expect_parts(succeeded(text("parallel=1DP x 2PP")).out,
+               {"held by --set: parallel.data=1, parallel.pipeline=2, parallel.tensor=1\n", "another value than --set gives; "});
+  for (const std::string never : {"parallel.tensor=4", "parallel.param_gather=per_use"})
+    expect_one_line(text(never), 64, {"there is no layout of this model", "another value than --set gives (",
+                                      never.substr(0, never.find('='))});
+}
+
+// The line to type next: by Slurm where there are several nodes, in a folder of its own, and with words for what is not given.
+TEST(PlanSearch, SaysWhatToTypeNext) {
+  TemporaryFolder folder;
+  const std::string config = folder / "model.json", written = folder / "best.json";
+  write_file(config, R"({"model": {"preset": "llama-1m"}, "batch": {"global": 32, "sequence": 32}})");
+  const auto next = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"plan", "search", "--config", config, "--best", "1"};
+    words.insert(words.end(), more.begin(), more.end());
+    const std::string out = succeeded(run_program(words)).out;
+    return out.substr(out.rfind("\n\n") + 2);
+  };
+  expect_parts(next({"h100_sxm_ndr", "--gpus", "16", "--write", written, "--set", "run.steps=7"}),
+               {"written: " + written + "; to train it:\n  sbatch --nodes=2 --ntasks-per-node=8 --gpus-per-task=1 ",
+                "train.sbatch " + written + " --set run.dir=runs/best --set data.train=PREFIX\n"});
+  const std::string line = next({"h100_sxm_ndr", "--gpus", "2", "--set", "run.dir=a b", "--set", "data.train=x"});
+  expect_parts(line, {"to train layout 1:\n  trident train --config " + config + " --set 'run.dir=a b' --set data.train=x",
+                      " --set 'parallel=", " --set run.steps=N\n"});
 }
 
 // In any spelling; what a result says to train it with is what --write writes of it.

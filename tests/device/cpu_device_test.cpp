@@ -101,9 +101,23 @@ TEST(CpuDevice, SetsThreadsOfItsOwnThreadOnly) {
             std::string::npos);
 }
 
+// Whether this thread, which is left with so many cores from `first` on, pins a rank of so many threads.
+bool pins(int first, int cores, int threads) {
+  bool pinned = false;
+  std::thread([&] {
+    cpu_set_t allowed;
+    CPU_ZERO(&allowed);
+    for (int core = first; core < first + cores; ++core) CPU_SET(static_cast<std::size_t>(core), &allowed);
+    ASSERT_EQ(sched_setaffinity(0, sizeof allowed, &allowed), 0);
+    const std::optional<int> core = core_for_rank(0, 1, threads);
+    pinned = core.has_value();
+    EXPECT_EQ(core.value_or(first), first);
+  }).join();
+  return pinned;
+}
+
 TEST(CpuDevice, PinsItsThread) {
-  const std::optional<int> core = core_for_rank(0, 1, 1);
-  ASSERT_TRUE(core.has_value());
+  const std::optional<int> core = sched_getcpu();
   std::thread([core] {
     Doorbell bell;
     const CpuDevice device(bell, {1, core, std::nullopt});
@@ -119,9 +133,17 @@ TEST(CpuDevice, PinsItsThread) {
   }
 }
 
-TEST(CpuDevice, RanksBeyondTheCoresAreNotPinned) {
-  EXPECT_FALSE(core_for_rank(0, 5000, 1).has_value());
-  EXPECT_EQ(core_for_rank(0, 1, 1), core_for_rank(0, 1, 1));
+// Two jobs of one thread each would take the same core of two.
+TEST(CpuDevice, RanksArePinnedWhereTheyTakeAllCores) {
+  cpu_set_t allowed;
+  ASSERT_EQ(sched_getaffinity(0, sizeof allowed, &allowed), 0);
+  int first = 0;
+  while (!CPU_ISSET(static_cast<std::size_t>(first), &allowed)) ++first;
+  EXPECT_TRUE(pins(first, 1, 1));
+  EXPECT_FALSE(pins(first, 1, 2));
+  if (!CPU_ISSET(static_cast<std::size_t>(first + 1), &allowed)) GTEST_SKIP() << "needs two cores side by side";
+  EXPECT_TRUE(pins(first, 2, 2));
+  EXPECT_FALSE(pins(first, 2, 1));
 }
 
 TEST(CpuDevice, NewStreamsAreQueuesThatPollAdvances) {

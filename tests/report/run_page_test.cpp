@@ -234,18 +234,23 @@ TEST_F(RunPages, WriteEveryLineAsCommaSeparatedValues) {
   write_file(two + "/metrics.jsonl", "{\"step\": 1, \"run\": \"its own\", \"bytes\": {\"tp\": 7}}\nno json\n{\"text\": \"" +
                                          std::string(3 << 20, 'x') + "\"}\n{\"step\": 2, \"loss\": 0.5}\n{\"step\": 3");
   create_folder(two + "/memory.json");  // is not looked at
+  write_file(two + "/eval.jsonl", "{\"step\": 0, \"valid_loss\": 6.5}\n{\"step\": 2, \"valid_loss\": 0.75, \"sets\": {\"a\": "
+                                  "{\"loss\": 0.5}}}\n{\"step\": 4, \"valid_loss\": 0.25}\nno json\n");
   std::ostringstream out;
   const std::vector<std::string> remarks = write_metrics_csv({one, two}, out);
-  EXPECT_EQ(remarks, std::vector<std::string>{"2 lines of " + two + "/metrics.jsonl cannot be read and are left out"});
+  EXPECT_EQ(remarks, (std::vector<std::string>{"1 line of " + two + "/eval.jsonl cannot be read and is left out",
+                                               "2 lines of " + two + "/metrics.jsonl cannot be read and are left out"}));
   std::istringstream lines(out.str());
   std::vector<std::string> rows;
   for (std::string line; std::getline(lines, line);) rows.push_back(line.substr(0, line.size() - 1));
-  ASSERT_EQ(rows.size(), 60'003u);
-  EXPECT_EQ(rows[0], "run,step,loss,grad_norm,lr,tokens,tokens_per_s,bytes_tp");
-  EXPECT_EQ(rows[1], "one,1,10,,0.1,256,7,");
+  ASSERT_EQ(rows.size(), 60'005u);
+  EXPECT_EQ(rows[0], "run,step,loss,grad_norm,lr,tokens,tokens_per_s,valid_loss,bytes_tp,sets_a_loss");
+  EXPECT_EQ(rows[1], "one,1,10,,0.1,256,7,2.5,,");
   EXPECT_EQ(rows[60'000].substr(0, 10), "one,60000,");
-  EXPECT_EQ(rows[60'001], "two,1,,,,,,7");
-  EXPECT_EQ(rows[60'002], "two,2,0.5,,,,,");
+  EXPECT_EQ(rows[60'001], "two,0,,,,,,6.5,,") << "an evaluation without a logged step";
+  EXPECT_EQ(rows[60'002], "two,1,,,,,,,7,");
+  EXPECT_EQ(rows[60'003], "two,2,0.5,,,,,0.75,,0.5");
+  EXPECT_EQ(rows[60'004], "two,4,,,,,,0.25,,");
 }
 
 }  // namespace

@@ -43,7 +43,8 @@ for part in 'killed or cut off: step' 'over: step 5 of 5' 'optimizer.lr' 'Measur
   grep -qF "$part" both.html || fail "the page lacks: $part"
 done
 "$trident" report one --csv >lines.csv
-[[ $(head -c 9 lines.csv) == run,step, && $(wc -l <lines.csv) -eq 6 ]] || fail "not a line for each step: $(<lines.csv)"
+[[ $(head -n 1 lines.csv) == run,step,*,valid_loss,* && $(wc -l <lines.csv) -eq 7 ]] ||
+  fail "not a line for each of 5 steps and the evaluation before them: $(<lines.csv)"
 said=$(cd / && "$trident" generate --ckpt "$place/one" --prompt a --max-new-tokens 2 2>&1) || fail "from another folder: $said"
 code=0
 "$trident" report corpus >said.txt 2>&1 || code=$?

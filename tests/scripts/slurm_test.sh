@@ -50,6 +50,8 @@ logged() { [[ $(cat "$log") == "$1" ]] || fail "expected exactly: $1"; }
 
 batch 0 -- c.json --set 'parallel=2DP x 4PP x 4TP'
 logged 'srun|--mpi=pmix|--cpus-per-task=2|--kill-on-bad-exit=0|./trident|train|--config|c.json|--set|parallel=2DP x 4PP x 4TP'
+batch 0 TRIDENT= PATH="$place:$place/bin:$PATH" -- c.json
+logged "srun|--mpi=pmix|--cpus-per-task=2|--kill-on-bad-exit=0|$place/trident|train|--config|c.json"
 batch 0 LAUNCHER=mpirun -- c.json
 logged 'mpirun|-np|32|--map-by|slot:PE=2|--bind-to|core|./trident|train|--config|c.json'
 

@@ -351,6 +351,40 @@ TEST_F(StoredRuns, AWarmUpThatIsAShareGrowsWithTheDecay) {
   EXPECT_EQ(*read_json_file(folder_ / "run/config.resolved.json").find("lr_schedule")->find("warmup_steps"), JsonValue(0.5));
 }
 
+TEST_F(StoredRuns, AStartSaysTheLayoutBeforeItAndThatTheLastOneWasKilled) {
+  const auto on = [&](const std::string& steps, const std::string& ranks) {
+    return train(settings("run", {"run.steps=" + steps, "parallel.data=" + ranks}));
+  };
+  on("2", "1");
+  const std::string path = folder_ / "run/run.json", saved = "its checkpoint was saved with 1DP x 1PP x 1TP, zero1";
+  JsonValue run = read_json_file(path);
+  JsonValue::Array starts = run.find("starts")->items();
+  std::erase_if(starts.back().members(), [](const JsonMember& member) { return member.key == "ended"; });
+  run.set("starts", std::move(starts));
+  write_file(path, to_json_text(run));
+  const std::string killed = on("3", "2"), whole = on("4", "2"), back = on("5", "1");
+  EXPECT_TRUE(contains(killed, saved + "; the last start was killed or cut off\n")) << killed;
+  EXPECT_FALSE(contains(whole, "killed") || contains(whole, "was saved with")) << whole;
+  EXPECT_TRUE(contains(back, "its checkpoint was saved with 2DP x 1PP x 1TP, zero1\n")) << back;
+}
+
+// The changes are those to the checkpoint that is gone on from, not to the damaged one before it.
+TEST_F(StoredRuns, ADamagedCheckpointRepeatsNoChange) {
+  const auto on = [&](const std::string& steps) { return train(settings("run", {"run.steps=" + steps})); };
+  on("2");
+  on("4");
+  const std::string path = folder_ / "run/ckpt/step-00000004/weights/w-00000-0.safetensors";
+  std::string content = read_file(path);
+  content.back() = static_cast<char>(content.back() ^ 1);
+  write_file(path, content);
+  const std::string said = on("8");
+  const std::size_t first = said.find("lr_schedule.decay_steps was 4 and is 8 from here on");
+  EXPECT_NE(first, said.npos) << said;
+  EXPECT_EQ(said.find("decay_steps was "), said.rfind("decay_steps was ")) << said;
+  EXPECT_TRUE(contains(said, "goes on from step 3\n")) << said;
+  EXPECT_TRUE(contains(on("6"), "goes on from step 8, beyond run.steps = 6: there is nothing to train"));
+}
+
 // The last step of a decay to 0 changes nothing; a start that makes that step alone would change nothing at all.
 TEST_F(StoredRuns, AStepThatIsAddedAloneHasARate) {
   const auto on = [&](const std::string& steps, const std::string& more = "log.every=1") {

@@ -107,6 +107,12 @@ TEST_F(RunDataTest, AMaskIsKnownToThePlanAndToOtherNodes) {
   EXPECT_FALSE(with_facts_of_files(config).data.masks_targets());
   config.data.valid = {{folder_ / "chat", 1}};
   EXPECT_TRUE(with_facts_of_files(config).data.masks_targets()) << "validation loss is a mean over what counts, too";
+  EXPECT_EQ(with_facts_of_files(config).data.counted_share, 1);
+  std::vector<std::uint8_t> counts(60, 0);
+  std::fill_n(counts.begin(), 15, 1);
+  write_masked_dataset(folder_ / "quarter", documents, counts, 100);
+  config.data.train = {{folder_ / "plain", 1}, {folder_ / "quarter", 3}};
+  EXPECT_DOUBLE_EQ(with_facts_of_files(config).data.counted_share, (1 + 3 * 0.25) / 4);
   RunInputs inputs = inputs_of({folder_ / "chat"});
   inputs.plan.config.batch.sequence = 4;
   expect_error<DataError>([&] { open_data(inputs, true); }, {"chat: another command replaced its mask", "start again"});

@@ -70,7 +70,7 @@ std::vector<Option> run_options() {
       {.path = "run.threads_per_rank", .takes = kInteger | kString, .fallback = "\"auto\"",
        .doc = "Compute threads of each rank on the CPU; auto: the node's cores that its ranks may run on, over its ranks. With several, results are not bit for bit those of one.",
        .range = {1, 1024}, .choices = {"auto"}, .aka = {"omp_num_threads"}},
-      {.path = "run.pin", .takes = kBool, .fallback = "true", .doc = "Bind ranks to cores where there are enough of them."},
+      {.path = "run.pin", .takes = kBool, .fallback = "true", .doc = "Bind ranks to cores where they need all that they may use."},
       {.path = "run.hardware_profile", .takes = kNull | kString, .fallback = "null",
        .doc = "File with the rates that the time of a step is predicted by, as trident bench --calibrate or configs/hardware have "
               "it; null: the one that trident bench --calibrate kept of this machine, else that of this kind of hardware which "

@@ -153,6 +153,7 @@ struct DataConfig {
   std::optional<double> mean_document;      // tokens, as given; mean_document_tokens() is the one in force
   std::optional<double> measured_document;  // no key: of the training files' .idx
   bool has_mask = false;                    // no key: a training or validation file has a mask of targets
+  double counted_share = 1;                 // no key: of the targets, by the masks of the training files
 
   std::optional<double> mean_document_tokens() const { return mean_document ? mean_document : measured_document; }
 
@@ -269,6 +270,9 @@ struct TrainConfig {
   bool names_reference() const { return reference != kInitialReference && reference != kAdapterOffReference; }
   // Whether targets may not count: then ranks count those that do.
   bool counts_targets() const { return data.masks_targets() || loss.weighs_rows(); }
+  // Whether the head may leave rows out whose targets do not count. A preference is judged between forward and backward, for
+  // which logits would be made twice.
+  bool may_leave_rows_out() const { return counts_targets() && !loss.is_dpo(); }
   // Whether they also count those that the model finds right (mean_token_accuracy): where a mask says which are answers.
   bool counts_correct() const { return data.has_mask && !loss.is_dpo(); }
   // Numbers that ranks add up with a batch's loss: counted targets, and behind them correct ones, or RewardSums.

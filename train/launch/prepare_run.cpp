@@ -252,6 +252,8 @@ void place_on_cores(RunInputs& inputs, const LaunchSite& place, const MachineFac
                                   : fmt::format("not pinned: {} on {}", counted(local * threads, "thread"), cores));
 }
 
+constexpr std::int64_t kTokensOfShare = 1 << 23;  // of a file, whose mask says how many targets count: 1 MiB
+
 // A checkpoint without adapters begins a run with them: they are drawn.
 std::vector<ManifestTensor> tensors_to_begin_with(const RunPlan& plan, const Resume& initial) {
   const std::vector<ManifestTensor>& stored = initial.manifest.tensors;
@@ -283,11 +285,15 @@ TrainConfig with_facts_of_files(TrainConfig config) {
   DataConfig& data = config.data;
   for (const auto* part : {&data.train, &data.valid})
     for (const WeightedPath& source : *part) data.has_mask = data.has_mask || is_there(mask_path(source.path));
-  if (!data.reset_attention_mask || data.mean_document) return config;
-  double documents = 0, weights = 0;  // of a token of the blend
+  const bool measures_documents = data.reset_attention_mask && !data.mean_document;
+  if (!data.has_mask && !measures_documents) return config;
+  double documents = 0, counted = 0, weights = 0;  // of a token of the blend
   try {
     for (const WeightedPath& source : data.train) {
       const IndexedDataset dataset(source.path);
+      const std::int64_t looked_at = std::min(dataset.num_tokens(), kTokensOfShare);
+      const bool masked = dataset.mask() != nullptr && looked_at > 0;
+      counted += source.weight * (masked ? static_cast<double>(dataset.mask()->counted(0, looked_at)) / static_cast<double>(looked_at) : 1);
       const bool by_index = data.boundaries == DocumentBoundaries::kIndex;
       const std::int64_t count = by_index ? dataset.num_sequences() : dataset.num_documents();
       documents +=
@@ -297,7 +303,8 @@ TrainConfig with_facts_of_files(TrainConfig config) {
   } catch (const Error&) {
     return config;  // a plan needs no data, and a run says what is wrong with it
   }
-  if (documents > 0) data.measured_document = weights / documents;
+  if (weights > 0) data.counted_share = counted / weights;
+  if (documents > 0 && measures_documents) data.measured_document = weights / documents;
   return config;
 }
 

@@ -75,6 +75,7 @@ struct RunPlan {
   int threads_per_rank = 1;     // that compute on CPUs; 1 on GPUs
   RecomputePolicy recompute = RecomputePolicy::kNone;
   ZeroPolicy zero;
+  bool leaves_rows_out = false;  // LayerGeometry::leaves_rows_out
   int num_micro_batches = 1;
   std::vector<MemoryPool> memory;  // where arenas lie, as MachineFacts::memory
   std::vector<SubAxis> partial_axes;

@@ -64,7 +64,7 @@ std::vector<double> step_costs(const RunPlan& plan) {
 StepTimeline flops_timeline(const RunPlan& plan) {
   const std::vector<double> costs = unit_costs(plan.model, plan.config.batch);
   std::vector<double> forward(costs.size(), 1.0), backward = backward_shares(plan);
-  if (plan.config.recompute.head_chunk > 0 && !plan.config.loss.is_dpo())  // then the head's backward makes the logits, too
+  if (plan.geometry(0).head_chunk > 0 && !plan.config.loss.is_dpo())  // then the head's backward makes the logits, too
     backward.back() += std::exchange(forward.back(), 0.0);
   const StepCosts step_costs{[&](int, std::size_t, const Instruction& i) {
                                if (!i.is_compute()) return 0.0;

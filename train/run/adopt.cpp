@@ -258,9 +258,9 @@ void adopt(TrainConfig& config, Resume& resume) {
   // Checkpoints of earlier versions do not say: those multiplied bf16 wherever the processor has an instruction for it.
   const CpuFeatures features = detect_cpu_features();
   if (!config.precision.bf16_over_fp32 && has_bf16_products(features, features.level)) config.precision.bf16_over_fp32 = 2;
-  note_folder_that_is_gone(config, resume.manifest, resume.notes);
+  note_folder_that_is_gone(config, resume.manifest, resume.changes);
   if (config.data.tokenizer_was_auto && config.data.tokenizer != then.data.tokenizer) {
-    resume.notes.push_back(
+    resume.changes.push_back(
         fmt::format("data.tokenizer stays {}, as it was at the first start; to change it give the key, and list it in "
                     "checkpoint.allow",
                     then.data.tokenizer ? in_quotes(*then.data.tokenizer) : "null"));
@@ -286,11 +286,11 @@ void adopt(TrainConfig& config, Resume& resume) {
     if (std::ranges::find(kOfAdapterTensors, path) != std::end(kOfAdapterTensors))
       refuse_adapters(*difference, then.adapter.type.has_value(), resume);
     if (!allows(config, difference->path)) refuse(*difference, difference->path, resume);
-    resume.notes.push_back(
+    resume.changes.push_back(
         fmt::format("{} was {} and is {} from here on (checkpoint.allow)", difference->path, difference->b, difference->a));
   }
   validate(config);
-  note_rates(config, then, resume.manifest.state.updates + 1, resume.notes);
+  note_rates(config, then, resume.manifest.state.updates + 1, resume.changes);
 }
 
 void check_initial_model(const TrainConfig& config, const std::vector<ManifestTensor>& tensors, const Resume& initial) {

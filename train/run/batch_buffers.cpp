@@ -57,7 +57,8 @@ BatchSlots book_batch(const TrainConfig& config, const BatchConfig& batch, std::
           book("losses", m, DType::kF64),
           book_if(detail == LossDetail::kOfTokens || config.loss.is_dpo(), "losses of tokens", m * tokens, DType::kF32),
           book_if(config.loss.weighs_rows() && detail == LossDetail::kOfBatches, "weights of targets", m * tokens, DType::kF32),
-          book_if(detail == LossDetail::kOfTokens || config.counts_correct(), "logits of targets", m * tokens, DType::kF32)};
+          book_if(detail == LossDetail::kOfTokens || config.counts_correct(), "logits of targets", m * tokens, DType::kF32),
+          book_if(config.may_leave_rows_out(), "order of rows", 2 * m * tokens, DType::kI32)};
 }
 
 BatchBuffers::BatchBuffers(const RunPlan& plan, Device& device, int stage, LossDetail detail, ArenaPlan& arena_plan)
@@ -84,6 +85,7 @@ void BatchBuffers::bind(Arena& arena) {
   if (has_token_losses()) token_losses_ = arena.grant(slots_.token_losses, DType::kF32, {m, t * b});
   if (weighs()) row_weights_ = arena.grant(slots_.row_weights, DType::kF32, {m, t * b});
   if (has_target_logits()) target_logits_ = arena.grant(slots_.target_logits, DType::kF32, {m, t * b});
+  if (plan_.leaves_rows_out) row_order_ = arena.grant(slots_.row_order, DType::kI32, {2 * m, t * b});
   if (device_.has_bytes()) {
     if (plan_.needs_starts(stage_)) host_.document_starts.resize(static_cast<std::size_t>(m * t * b));
     host_.first_key_in_window.resize(static_cast<std::size_t>(windows * t * b));
@@ -96,6 +98,7 @@ void BatchBuffers::bind(Arena& arena) {
     if (has_token_losses()) host_.token_losses.resize(host_.tokens.size());
     if (weighs()) host_.row_weights.resize(host_.tokens.size());
     if (has_target_logits()) host_.target_logits.resize(host_.tokens.size());
+    if (plan_.leaves_rows_out) host_.row_order.resize(2 * host_.tokens.size());
   }
   host_.losses.resize(static_cast<std::size_t>(m));
   micro_batches_.resize(static_cast<std::size_t>(m));
@@ -112,6 +115,9 @@ void BatchBuffers::bind(Arena& arena) {
     mb.loss = losses_.range(k, 1);
     if (has_token_losses()) mb.token_losses = token_losses_.rows(k, 1).flat();
     if (has_target_logits()) mb.target_logits = target_logits_.rows(k, 1).flat();
+    const auto likely = static_cast<std::int64_t>(plan_.config.data.counted_share * static_cast<double>(t * b));  // before a load
+    if (plan_.leaves_rows_out)
+      mb.loss_order = {row_order_.rows(k, 1).flat(), row_order_.rows(m + k, 1).flat(), std::max<std::int64_t>(likely, 1)};
   }
 }
 
@@ -226,8 +232,50 @@ void BatchBuffers::load(const LoadSamples& load, std::int64_t batch, const Batch
   if (is_last() && weighs()) sequences_ = share_among_targets(1);
   Stream& stream = device_.compute_stream();
   if (is_first()) device_.write(stream, tokens_, host_.tokens.data());
-  if (is_last()) device_.write(stream, targets_, host_.targets.data());
+  if (is_last() && plan_.leaves_rows_out) order_rows();
+  if (is_last()) write_rows<std::int32_t>(targets_, host_.targets);
   device_.write(stream, samples_, host_.samples.data());
+}
+
+void BatchBuffers::order_rows() {
+  const std::int64_t rows = plan_.config.batch.micro * plan_.config.batch.sequence;
+  for (std::size_t k = 0; k < micro_batches_.size(); ++k) {
+    const auto part = [&](std::size_t of) { return std::span(host_.row_order).subspan(of * static_cast<std::size_t>(rows), static_cast<std::size_t>(rows)); };
+    const std::span<std::int32_t> row_of = part(k), place_of = part(micro_batches_.size() + k);
+    const std::span<const std::int32_t> targets = std::span(host_.targets).subspan(k * row_of.size(), row_of.size());
+    std::size_t counted = 0, behind = row_of.size();
+    for (std::size_t row = 0; row < targets.size(); ++row) {
+      const bool counts = targets[row] >= 0;
+      place_of[row] = counts ? static_cast<std::int32_t>(counted) : -1;
+      row_of[counts ? counted++ : --behind] = static_cast<std::int32_t>(row);
+    }
+    micro_batches_[k].loss_order.count = std::max<std::int64_t>(1, static_cast<std::int64_t>(counted));
+  }
+  device_.write(device_.compute_stream(), row_order_, host_.row_order.data());
+}
+
+template <class T>
+void BatchBuffers::write_rows(TensorView to, std::span<const T> from) {
+  std::vector<T> by_place;
+  if (plan_.leaves_rows_out) {
+    const std::size_t rows = from.size() / micro_batches_.size();
+    for (std::size_t i = 0; i < from.size(); ++i) by_place.push_back(from[i / rows * rows + static_cast<std::size_t>(host_.row_order[i])]);
+    from = by_place;
+  }
+  device_.write(device_.compute_stream(), to, from.data());
+}
+
+// Rows that do not count have 0.
+void BatchBuffers::read_rows(std::vector<float>& to, ConstTensorView from) {
+  if (!device_.has_bytes()) return;
+  device_.read(device_.compute_stream(), to.data(), from);
+  if (!plan_.leaves_rows_out || !is_last()) return;
+  const std::vector<float> by_place = to;
+  const std::size_t rows = to.size() / micro_batches_.size();
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    const std::int32_t place = host_.row_order[to.size() + i];
+    to[i] = place < 0 ? 0 : by_place[i / rows * rows + static_cast<std::size_t>(place)];
+  }
 }
 
 template <class F>
@@ -259,7 +307,7 @@ std::int64_t BatchBuffers::share_among_targets(double targets) {
 void BatchBuffers::weigh_sequences(double targets) {
   if (!device_.has_bytes() || !is_last()) return;
   share_among_targets(targets);
-  device_.write(device_.compute_stream(), row_weights_, host_.row_weights.data());
+  write_rows<float>(row_weights_, host_.row_weights);
 }
 
 void BatchBuffers::use_row_weights(bool weighted) {
@@ -332,12 +380,12 @@ std::span<const double> BatchBuffers::read_losses() {
 }
 
 std::span<const float> BatchBuffers::read_token_losses() {
-  if (device_.has_bytes()) device_.read(device_.compute_stream(), host_.token_losses.data(), token_losses_);
+  read_rows(host_.token_losses, token_losses_);
   return host_.token_losses;
 }
 
 std::span<const float> BatchBuffers::read_target_logits() {
-  if (device_.has_bytes()) device_.read(device_.compute_stream(), host_.target_logits.data(), target_logits_);
+  read_rows(host_.target_logits, target_logits_);
   return host_.target_logits;
 }
 

@@ -28,7 +28,7 @@ enum class LossDetail : std::uint8_t { kOfBatches, kOfTokens };
 // The ranges of an arena that hold them. Ranges that a run does not need have no bytes.
 struct BatchSlots {
   ArenaSlot tokens, targets, positions_by_row, positions_by_sample, first_key, first_key_in_window, samples, losses, token_losses;
-  ArenaSlot row_weights, target_logits;
+  ArenaSlot row_weights, target_logits, row_order;
 };
 // Books them for `micro_batches` of batch.micro samples of batch.sequence tokens, of a run of `config`. `window`:
 // ModelConfig::sliding_window.
@@ -90,6 +90,12 @@ class BatchBuffers {
 
  private:
   void write_positions();
+  // Puts rows with counted targets first on the device; host memory has all rows in their own order.
+  void order_rows();
+  // Between host memory [m, T, b] and what is of rows on the device.
+  template <class T>
+  void write_rows(TensorView to, std::span<const T> from);
+  void read_rows(std::vector<float>& to, ConstTensorView from);
   void write_first_keys();
   TensorView first_keys(TensorView all, std::int64_t k) const;
   std::int64_t share_among_targets(double targets);
@@ -122,12 +128,14 @@ class BatchBuffers {
   BatchSlots slots_;
   TensorView tokens_, targets_, positions_by_row_, positions_by_sample_, first_key_, first_key_in_window_, samples_, losses_;
   TensorView token_losses_, row_weights_, target_logits_;
+  TensorView row_order_;  // [2m, T*b]: RowOrder::row_of of each micro-batch, then place_of
   struct HostBatch {  // the same in host memory, on the way to the device and back
     std::vector<std::int32_t> tokens, targets, positions_by_row, positions_by_sample;
     std::vector<std::int32_t> document_starts, first_key_in_window;  // [m, b, T]
     std::vector<std::int64_t> samples, numbers;
     std::vector<double> losses;
     std::vector<float> token_losses, row_weights, target_logits;
+    std::vector<std::int32_t> row_order;
   } host_;
   bool judges_pairs_ = false;  // the losses in host memory are theirs
   double pair_targets_ = 0;

@@ -313,10 +313,8 @@ std::optional<LoadedCheckpoint> load_checkpoint(const RunInputs& inputs, RankTra
   LoadedCheckpoint loaded{*inputs.resume, inputs.plan.config};
   Resume& resume = loaded.resume;
   for (;;) {
-    if (context.rank() == 0) {
+    if (context.rank() == 0)
       for (const std::string& note : resume.notes) say(note);
-      for (const std::string& warning : resume.warnings) logger.warning("{}", warning);
-    }
     const std::string from = to_string(inputs.plan.config.checkpoint.resume);
     const std::optional<Error> fault =
         fault_in(resume, {"checkpoint.resume", from}, logger, [&] { read_all(resume, trainer, logger); });
@@ -326,6 +324,10 @@ std::optional<LoadedCheckpoint> load_checkpoint(const RunInputs& inputs, RankTra
     if (first == context.rank()) logger.warning("{} is skipped: {}; looking for an older checkpoint", resume.folder, fault->what());
     loaded = next_older(resume.manifest.state.updates, inputs, context);
     trainer.set_lr_schedule(lr_schedule_of(loaded.config));
+  }
+  if (context.rank() == 0) {
+    for (const std::string& change : resume.changes) say(change);
+    for (const std::string& warning : resume.warnings) logger.warning("{}", warning);
   }
   const ContentHashes in_base = load_base(resume, trainer, logger);
   for (ManifestTensor& tensor : tensors) {

@@ -48,7 +48,7 @@ RunEnd RankLoop::run() {
   const bool misses = !validation_sets_.empty() && last_eval_at_ != updates() && is_at(plan_.config.eval.every) && goes_on();
   if (misses) summary_.first_valid = evaluate();  // before the first step, or where a signal came before it
   set_phase(RunPhase::kTraining);
-  sink_.doing("first step");
+  if (goes_on()) sink_.doing("first step");
   while (goes_on()) one_step();
   summary_.seconds = monotonic_seconds() - start_;
   end_.signal = stop_signal_;
@@ -189,10 +189,20 @@ void RankLoop::open_run_folder(std::int64_t largest) {
   const bool is_over = updates() >= plan_.config.run.steps;
   if (updates() > 0)
     sink_.line(
-        fmt::format("goes on from step {}{}", updates(),
-                    is_over ? ", which is the last one: there is nothing to train, the run is over; --set run.steps=N trains on to "
-                              "step N, --set run.overwrite=true begins anew and sets aside what is there"
+        fmt::format("goes on from step {}{}{}", updates(),
+                    updates() > plan_.config.run.steps ? fmt::format(", beyond run.steps = {}", plan_.config.run.steps)
+                    : is_over                          ? ", which is the last one"
+                                                       : "",
+                    is_over ? ": there is nothing to train, the run is over; --set run.steps=N trains on to step N, --set "
+                              "run.overwrite=true begins anew and sets aside what is there"
                             : ""));
+  if (updates() > 0) {
+    const std::string then = other_layout(checkpoints_.resume()->manifest, plan_);
+    std::string text = then.empty() ? "" : fmt::format("its checkpoint was saved with {}", then);
+    if (goes_on && was_cut_off(plan_.config.run.dir))
+      text += fmt::format("{}the last start was killed or cut off", text.empty() ? "" : "; ");
+    if (!text.empty()) sink_.line(text);
+  }
   last_eval_at_ = files.last_evaluation();
   if (!leaves_files_) {
     RunForecast::Predicted predicted;

@@ -29,8 +29,8 @@ bool can_go_on(const TrainConfig& config);
 
 // Weights, and where they are a checkpoint's of all content the rest of a run.
 struct Resume : WeightsSource {
-  std::vector<std::string> notes = {};  // one line each: what was passed over, what was kept
-  std::vector<std::string> warnings = {};
+  std::vector<std::string> notes = {};  // one line each: what was passed over
+  std::vector<std::string> changes = {}, warnings = {};  // as adopt() found them, said once its values are read
   std::string among = {};  // the folder in which this is the newest that may be whole; "": it was named itself
 };
 

@@ -87,6 +87,11 @@ std::int64_t write_run_start(const std::string& folder, const RunPlan& plan, std
   return start;
 }
 
+bool was_cut_off(const std::string& folder) {
+  const JsonValue::Array starts = starts_in(folder);
+  return !starts.empty() && starts.back().find("ended") == nullptr;
+}
+
 void write_run_end(const std::string& folder, const RunPlan& plan, std::int64_t start, std::int64_t step, int exit_code,
                    std::string_view why) {
   JsonValue::Array starts = starts_in(folder);

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <iterator>
 #include <optional>
 #include <set>
 #include <sstream>
@@ -36,6 +37,20 @@ JsonValue writer_facts(const RunPlan& plan) {
   facts.set("working_dir", on_one_line(std::filesystem::current_path(ignored).string()));
   facts.set("saved_with", std::move(layout));
   return facts;
+}
+
+// "4DP x 1PP x 2TP, zero1"; "" of another version's facts.
+std::string layout_in(const JsonValue& writer) {
+  const JsonValue* const layout = writer.find("saved_with");
+  std::string texts[5];
+  std::string_view keys[] = {"dp", "pp", "tp", "zero", "virtual_stages"};
+  for (std::size_t i = 0; i < std::size(keys); ++i) {
+    const JsonValue* const value = layout == nullptr ? nullptr : layout->find(keys[i]);
+    if (value == nullptr) return "";
+    texts[i] = on_one_line(value->is_string() ? value->as_string() : to_json_text(*value));
+  }
+  return fmt::format("{}DP x {}PP x {}TP, {}{}", texts[0], texts[1], texts[2], texts[3],
+                     texts[4] == "1" ? "" : fmt::format(", {} virtual stages", texts[4]));
 }
 
 }  // namespace
@@ -108,6 +123,11 @@ Manifest manifest_of(const RunInputs& inputs, const TrainingState& state, const 
   manifest.data = data_fingerprint(inputs.training_facts());
   manifest.writer = writer_facts(plan);
   return manifest;
+}
+
+std::string other_layout(const Manifest& manifest, const RunPlan& plan) {
+  const std::string then = layout_in(manifest.writer);
+  return then == layout_in(writer_facts(plan)) ? "" : then;
 }
 
 // "path bytes table_bytes hash first,count,begin,end ...".

@@ -27,6 +27,9 @@ void check_manifest(const RunInputs& inputs);
 // The manifest of a checkpoint that this run saves now, without its files. `generation`: of this launch.
 Manifest manifest_of(const RunInputs& inputs, const TrainingState& state, const std::string& generation);
 
+// "4DP x 1PP x 2TP, zero1": the layout that saved it, where that is not the plan's and known; else "".
+std::string other_layout(const Manifest& manifest, const RunPlan& plan);
+
 // A file's writer tells rank 0 of it in a line, and back. Paths have no spaces.
 std::string to_line(const ManifestFile& file);
 ManifestFile manifest_file_from(const std::string& line);

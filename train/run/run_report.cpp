@@ -237,8 +237,9 @@ std::string model_line(const RunPlan& plan) {
 
 std::string layout_line(const RunPlan& plan) {
   const ParallelDegrees& d = plan.grid.degrees();
-  return fmt::format("layout: {}DP x {}PP x {}TP = {}, {}{}, {} of {} x {} tokens", d.data, d.pipeline, d.tensor,
-                     counted(plan.world_size(), "rank"), to_string(plan.config.parallel.schedule),
+  return fmt::format("layout: {}DP x {}PP x {}TP = {}{}{}, {} of {} x {} tokens", d.data, d.pipeline, d.tensor,
+                     counted(plan.world_size(), "rank"),
+                     d.pipeline > 1 ? fmt::format(", {}", to_string(plan.config.parallel.schedule)) : "",
                      plan.tensor_layout.shards_sequence() ? ", sequence parallel" : "",
                      counted(plan.num_micro_batches, "micro-batch", "micro-batches"), plan.config.batch.micro,
                      plan.config.batch.sequence);
@@ -270,7 +271,7 @@ std::vector<std::string> closing_lines(const RunPlan& plan, const RunSummary& su
   lines.push_back(fmt::format(
       "trained {}{:.2f}M parameters for {} on {} tokens in {:.1f} s ({}DP x {}PP x {}TP, {}){}",
       parameters.trained < parameters.all ? fmt::format("{:.3g}M of ", 1e-6 * static_cast<double>(parameters.trained)) : "",
-      1e-6 * static_cast<double>(parameters.all), counted(summary.updates, "update"), summary.tokens, summary.seconds,
+      1e-6 * static_cast<double>(parameters.all), counted(summary.updates, "update"), with_commas(summary.tokens), summary.seconds,
       d.data, d.pipeline, d.tensor, counted(plan.world_size(), "rank"),
       summary.skipped > 0 ? fmt::format(", {} skipped for non-finite gradients{}", counted(summary.skipped, "batch", "batches"),
                                         plan.counts_targets() ? " or without a target that counts" : "")

@@ -375,7 +375,7 @@ TEST(TimePartWords, AreThereForEachPartAndAreItsOwn) {
   EXPECT_EQ(part_words(TimePart::kTensor).name, "tp");
   EXPECT_EQ(part_words(TimePart::kBubble).cause, "the pipeline's bubble");
   EXPECT_EQ(part_words(TimePart::kLaunch).title, "launch gaps");
-  EXPECT_EQ(part_words(TimePart::kOther).meaning, "what no part is");
+  EXPECT_EQ(part_words(TimePart::kOther).meaning, "work of no other part");
 }
 
 }  // namespace
