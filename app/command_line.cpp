@@ -132,9 +132,13 @@ void refuse_extras(const CLI::App& app, const FlagTexts& texts) {
   const auto is_flag = [](const std::string& word) {
     return word.size() > 1 && word[0] == '-' && std::isdigit(static_cast<unsigned char>(word[1])) == 0;
   };
+  const auto is_number = [](const std::string& it) { return !it.empty() && std::isdigit(static_cast<unsigned char>(it[0])) != 0; };
   std::vector<std::string> faults;
   for (std::size_t i = 0; i < extras.size(); ++i) {
-    const std::string &word = extras[i], next = i + 1 < extras.size() ? extras[i + 1] : "";
+    const std::string& word = extras[i];
+    std::string next = i + 1 < extras.size() ? extras[i + 1] : "";
+    if (i + 4 < extras.size() && is_number(next) && is_number(extras[i + 3]))  // Megatron-LM's blend
+      for (std::size_t j = i + 2; j < extras.size() && !is_flag(extras[j]); ++j) next += " " + extras[j];
     if (is_flag(word) && word.find('=') == word.npos && !next.empty() && !is_flag(next)) ++i;  // its value
     if (!faults.empty() && !is_flag(word)) continue;
     std::string remedy = flag_here(app, word, next);
@@ -162,7 +166,8 @@ std::string what_is_missing(const CLI::App& app, const CLI::ParseError& error) {
   return option == nullptr ? "" : fmt::format(" ({})", option->get_description());
 }
 
-// Whether no key of it is ours alone, and import knows whose they are: then the system's name.
+}  // namespace
+
 std::string system_of_json(const JsonValue& root, const std::string& path) {
   const auto is_ours = [](const JsonMember& it) { return find_block(it.key) != nullptr || find_option(it.key) != nullptr; };
   if (!root.is_object() || std::ranges::all_of(root.members(), is_ours)) return "";
@@ -173,6 +178,8 @@ std::string system_of_json(const JsonValue& root, const std::string& path) {
     return "";
   }
 }
+
+namespace {
 
 // Another system's configuration is neither broken JSON to its user nor one of ours with unknown keys.
 void refuse_other_forms(const CLI::App& app, const std::string& path) {

@@ -1,5 +1,7 @@
 // trident data inspect PREFIX [--check [--vocab-size V]] [--documents N] [--tokens M] [--tokenizer T] [--sequence S] [--json]: the
 // numbers of a pair of token files, and the beginnings of its documents.
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <limits>
@@ -25,7 +27,7 @@ constexpr std::int64_t kAnyVocabulary = std::int64_t{1} << 31;  // ids are 32 bi
 
 struct InspectOptions {
   std::int64_t documents = 1;  // whose beginnings are shown
-  std::int64_t tokens = 32;    // of each
+  std::optional<std::int64_t> tokens = {};  // of each; nothing: 32, with a mask 512
   std::int64_t sequence = 0;   // 0: samples are not counted
   bool check = false;          // ids against a vocabulary
   std::optional<std::int64_t> vocab_size = {};  // nothing: the tokenizer's, or whatever 32 bits hold
@@ -35,6 +37,7 @@ struct InspectOptions {
 struct Excerpt {
   std::int64_t document, length;  // in tokens
   std::vector<std::int64_t> ids;
+  std::vector<std::uint8_t> counts;  // of each of them; empty without a mask
   std::optional<std::string> text;  // of `ids`, well-formed UTF-8; nothing without a tokenizer
   std::optional<std::int64_t> counted;  // of its tokens, as targets; nothing without a mask
 
@@ -81,17 +84,27 @@ DatasetSummary read_whole(const IndexedDataset& dataset, const Tokenizer* tokeni
   });
 }
 
+// Well-formed UTF-8: a token may end inside a character.
+std::string text_of(const Tokenizer& tokenizer, const std::vector<std::int64_t>& ids) {
+  std::string text;
+  replace_ill_formed(tokenizer.decode(std::vector<std::int32_t>(ids.begin(), ids.end())), &text);
+  return text;
+}
+
 std::vector<Excerpt> excerpts_of(const IndexedDataset& dataset, const Tokenizer* tokenizer, const InspectOptions& options) {
   std::vector<Excerpt> excerpts;
   for (std::int64_t d = 0; d < std::min(options.documents, dataset.num_documents()); ++d) {
     const std::int64_t begin = dataset.document_begin(d);
-    Excerpt excerpt{.document = d, .length = dataset.document_begin(d + 1) - begin, .ids = {}, .text = {}, .counted = {}};
-    if (dataset.mask() != nullptr) excerpt.counted = dataset.mask()->counted(begin, excerpt.length);
-    for (std::int64_t i = 0; i < std::min(options.tokens, excerpt.length); ++i) excerpt.ids.push_back(dataset.token_at(begin + i));
-    if (tokenizer != nullptr) {
-      const std::vector<std::int32_t> ids(excerpt.ids.begin(), excerpt.ids.end());
-      replace_ill_formed(tokenizer->decode(ids), &excerpt.text.emplace());  // a token may end inside a character
+    Excerpt excerpt{.document = d, .length = dataset.document_begin(d + 1) - begin, .ids = {}, .counts = {}, .text = {},
+                    .counted = {}};
+    const std::int64_t shown = std::min(options.tokens.value_or(dataset.mask() == nullptr ? 32 : 512), excerpt.length);
+    for (std::int64_t i = 0; i < shown; ++i) excerpt.ids.push_back(dataset.token_at(begin + i));
+    if (dataset.mask() != nullptr) {
+      excerpt.counted = dataset.mask()->counted(begin, excerpt.length);
+      excerpt.counts.resize(excerpt.ids.size());
+      dataset.mask()->read(begin, excerpt.counts);
     }
+    if (tokenizer != nullptr) excerpt.text = text_of(*tokenizer, excerpt.ids);
     excerpts.push_back(std::move(excerpt));
   }
   return excerpts;
@@ -136,6 +149,18 @@ std::string check_line(const Inspection& seen) {
                      counted(seen.dataset.num_documents(), "document"), counted(seen.dataset.num_tokens(), "id"), vocabulary);
 }
 
+// A line for each stretch of tokens that count, or do not.
+void print_stretches(const Excerpt& excerpt, const Tokenizer* tokenizer, std::ostream& out) {
+  const auto first = excerpt.counts.begin();
+  for (auto begin = first, end = begin; begin != excerpt.counts.end(); begin = end) {
+    end = std::find(begin, excerpt.counts.end(), *begin == 0 ? 1 : 0);
+    const std::vector<std::int64_t> ids(excerpt.ids.begin() + (begin - first), excerpt.ids.begin() + (end - first));
+    out << fmt::format("  {} {}{}\n", *begin == 0 ? "context" : "target ",
+                       tokenizer == nullptr ? fmt::format("{}", fmt::join(ids, " ")) : printable(text_of(*tokenizer, ids)),
+                       end == excerpt.counts.end() && excerpt.is_cut() ? " ..." : "");
+  }
+}
+
 void print_text(const Inspection& seen, std::ostream& out) {
   const IndexedDataset& dataset = seen.dataset;
   const DatasetSummary& summary = seen.summary;
@@ -164,8 +189,13 @@ void print_text(const Inspection& seen, std::ostream& out) {
   if (seen.options.check) line("check", check_line(seen));
   for (const Excerpt& excerpt : seen.excerpts) {
     const char* rest = excerpt.is_cut() ? " ..." : "";
-    out << fmt::format("document {}: {}{}\n  ids ", excerpt.document, counted(excerpt.length, "token"),
+    out << fmt::format("document {}: {}{}\n", excerpt.document, counted(excerpt.length, "token"),
                        excerpt.counted ? fmt::format(", {} count as targets", *excerpt.counted) : "");
+    if (excerpt.counted) {
+      print_stretches(excerpt, seen.tokenizer, out);
+      continue;
+    }
+    out << "  ids ";
     for (const std::int64_t id : excerpt.ids) out << ' ' << id;
     out << rest << '\n';
     if (excerpt.text) out << fmt::format("  text {}{}\n", printable(*excerpt.text), rest);
@@ -207,6 +237,7 @@ JsonValue to_json(const Inspection& seen) {
     item.set("tokens", excerpt.length);
     if (excerpt.counted) item.set("counted", *excerpt.counted);
     item.set("ids", JsonValue::Array(excerpt.ids.begin(), excerpt.ids.end()));
+    if (excerpt.counted) item.set("counts", JsonValue::Array(excerpt.counts.begin(), excerpt.counts.end()));
     if (excerpt.text) item.set("text", *excerpt.text);
     excerpts.push_back(std::move(item));
   }
@@ -217,7 +248,8 @@ JsonValue to_json(const Inspection& seen) {
 }  // namespace
 
 void data_inspect_command(const Arguments& arguments, const CommandContext& context) {
-  CLI::App app("Show what PREFIX.bin and PREFIX.idx hold. Reads the index and every token once.", "trident data inspect");
+  CLI::App app("Show what PREFIX.bin, .idx and .mask hold, and which tokens count. Reads the index and every token once.",
+               "trident data inspect");
   std::string prefix, tokenizer_name;
   InspectOptions options;
   bool json = false;
@@ -227,13 +259,13 @@ void data_inspect_command(const Arguments& arguments, const CommandContext& cont
   app.add_option("--vocab-size", options.vocab_size,
                  "the model's vocabulary, for --check; not given: the tokenizer's, else the record's");
   app.add_option("--documents", options.documents, "how many documents to show the beginnings of")->capture_default_str();
-  app.add_option("--tokens", options.tokens, "how many tokens of each to show")->capture_default_str();
+  app.add_option("--tokens", options.tokens, "how many tokens of each to show; not given: 32, or 512 of data with a mask");
   app.add_option("--tokenizer", tokenizer_name, "the tokenizer that made the files: shows text, knows eod");
   app.add_option("--sequence", options.sequence, "count the samples of so many tokens (batch.sequence)");
   app.add_flag("--json", json, "print one JSON object");
   if (!parse_flags(app, arguments, context)) return;
   for (const auto& [name, value] : {std::pair{"--documents", options.documents},
-                                    {"--tokens", options.tokens},
+                                    {"--tokens", options.tokens.value_or(0)},
                                     {"--sequence", options.sequence}})
     if (value < 0) throw ConfigError(fmt::format("{} = {}: must not be negative", name, value));
   if (options.vocab_size && *options.vocab_size < 1)

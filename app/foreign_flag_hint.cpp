@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "app/command_line.h"
 #include "core/json_reader.h"
 #include "core/shell_word.h"
 #include "train/config/foreign_answers.h"
@@ -74,6 +75,13 @@ std::string plain_value(const Option* option, const std::string& value) {
 bool is_of_others(std::string_view file) {
   return std::ranges::any_of(std::array{".yaml", ".yml", ".toml", ".sh"}, [&](const char* end) { return file.ends_with(end); });
 }
+bool is_json_of_others(const std::string& file) {
+  try {
+    return !system_of_json(read_json_file(file), file).empty();
+  } catch (const Error&) {  // told where a configuration is read
+    return false;
+  }
+}
 bool names_configuration(std::string_view flag) { return flag.find("config") != flag.npos || flag.find("deepspeed") != flag.npos; }
 
 }  // namespace
@@ -84,12 +92,14 @@ std::string foreign_flag_hint(const std::string& argument, const std::string& ne
   if (written.name.empty() || is_letter) return "";
   if (!argument.starts_with('-')) {  // a setting without --set, a configuration without --config, or a stray word
     const bool known = argument.find('=') != argument.npos && (find_option(written.name) != nullptr || written.name == "parallel");
-    if (!known && argument.ends_with(".json")) return fmt::format("say --config {}", for_shell(argument));
+    const std::string import =
+        fmt::format("import it: trident train --import {0} (trident import {0} shows what it comes to)", for_shell(argument));
+    if (!known && argument.ends_with(".json"))
+      return is_json_of_others(argument) ? import : fmt::format("say --config {}", for_shell(argument));
     if (!known && argument.ends_with(".py"))
       return "no Python is run; write the command that starts it into a file, run.sh, and import that: trident train --import "
              "run.sh";
-    if (!known && is_of_others(argument))
-      return fmt::format("import it: trident train --import {0} (trident import {0} shows what it comes to)", for_shell(argument));
+    if (!known && is_of_others(argument)) return import;
     return known ? setting(written.name, written.value) : "";
   }
   const std::vector<ForeignAnswer> answers = foreign_answers(written.name, written.value);

@@ -54,7 +54,6 @@ void mark_counted(ConversationTokens* tokens, const std::vector<std::size_t>& en
 // The first thing that the template leaves out, judged by how texts begin; "" for none.
 std::string dropped_part(const ChatTemplate& chat, const Conversation& conversation, std::string_view rendered) {
   if (!conversation.tools.is_null() && !chat.reads_tools()) return "its tools";
-  if (conversation.messages.is_null()) return "";
   std::size_t from = 0;
   for (std::size_t i = 0; i < conversation.messages.items().size(); ++i) {
     const JsonValue& message = conversation.messages.items()[i];
@@ -158,11 +157,10 @@ ConversationTokens encode_parsed(const Conversation& conversation, const std::st
   const ChatTemplate& chat = options.source.for_tools(conversation.tools);
   const CountedChat counted = render_counted(chat, conversation, options.loss, options.source.variables, where);
   const std::vector<TextRange> plain = message_texts(counted.rendered);
-  const bool is_text = conversation.messages.is_null();
   ConversationTokens tokens;
   std::vector<std::size_t> ends;
   encoder.encode(counted.rendered.text, &tokens.ids,
-                 {.around = is_text ? options.around_text : Around::kLeftOut, .plain = plain, .ends = &ends});
+                 {.around = Around::kLeftOut, .plain = plain, .ends = &ends});
   refuse_foreign_bytes(tokens.ids, ends, counted.rendered.text, tokenizer, where);
   mark_counted(&tokens, ends, counted.counted);
   tokens.bytes = static_cast<std::int64_t>(counted.rendered.text.size());
@@ -175,20 +173,20 @@ ConversationTokens encode_parsed(const Conversation& conversation, const std::st
 }
 
 // TRL 1.16 gives these ids for texts: an answer and its prompt are one text, ended by eos, and control texts in it are tokens.
-// Tokens count from where the ids of one of the two leave those of the prompt alone.
-std::array<ConversationTokens, 2> encode_texts(const std::string& prompt, const std::array<std::string, 2>& answers,
-                                               const std::array<std::string, 2>& where, const ChatOptions& options,
-                                               const Tokenizer& tokenizer, Encoder& encoder) {
+// Tokens count from where the ids of an answer leave those of the prompt alone; of an empty one eos does.
+template <std::size_t kCount>
+std::array<ConversationTokens, kCount> encode_texts(const std::string& prompt, const std::array<std::string, kCount>& answers,
+                                                    const std::array<std::string, kCount>& where, const ChatOptions& options,
+                                                    const Tokenizer& tokenizer, Encoder& encoder) {
   const TextRule rule{.around = options.around_text};
   const std::vector<std::int32_t>& eos = tokenizer.special_ids().eos;
   const std::string end(eos.empty() ? "" : tokenizer.token_text(eos.front()));
   const bool is_text = !end.empty() && tokenizer.find(end) == eos.front();
   std::vector<std::int32_t> alone;
   encoder.encode(prompt, &alone, rule);
-  std::array<ConversationTokens, 2> tokens;
-  std::ptrdiff_t begin = std::ssize(alone);
-  for (std::size_t a = 0; a < tokens.size(); ++a) {
-    if (answers[a].empty() && options.empty == EmptyConversations::kRefused) refuse_empty(where[a], options.loss);
+  std::array<ConversationTokens, kCount> tokens;
+  std::ptrdiff_t begin = options.loss == LossKind::kAll ? 0 : std::ssize(alone);
+  for (std::size_t a = 0; a < kCount; ++a) {
     encoder.encode(prompt + answers[a] + (is_text && !answers[a].ends_with(end) ? end : ""), &tokens[a].ids, rule);
     if (!eos.empty() && !is_text) tokens[a].ids.push_back(eos.front());
     begin = std::min(begin, std::ranges::mismatch(alone, tokens[a].ids).in1 - alone.begin());
@@ -196,9 +194,10 @@ std::array<ConversationTokens, 2> encode_texts(const std::string& prompt, const 
     tokens[a].ends = !eos.empty();
     tokens[a].is_usual = begins_as_texts_do(tokens[a].ids, tokenizer);
   }
-  for (std::size_t a = 0; a < tokens.size(); ++a) {
-    tokens[a].counts.assign(tokens[a].ids.size(), 0);
-    if (!answers[a].empty()) std::fill(tokens[a].counts.begin() + begin, tokens[a].counts.end(), 1);
+  for (std::size_t a = 0; a < kCount; ++a) {
+    tokens[a].counts.assign(tokens[a].ids.size(), 1);
+    std::fill_n(tokens[a].counts.begin(), begin, 0);
+    if (begin == std::ssize(tokens[a].ids) && options.empty == EmptyConversations::kRefused) refuse_empty(where[a], options.loss);
   }
   return tokens;
 }
@@ -207,8 +206,10 @@ std::array<ConversationTokens, 2> encode_texts(const std::string& prompt, const 
 
 ConversationTokens encode_conversation(const RawDocument& line, const std::string& path, const ChatOptions& options,
                                        const Tokenizer& tokenizer, Encoder& encoder) {
-  return encode_parsed(read_conversation(row_in(line, path), path), fmt::format("{}:{}", path, line.line), options, tokenizer,
-                       encoder);
+  const Conversation conversation = read_conversation(row_in(line, path), path);
+  const std::string where = fmt::format("{}:{}", path, line.line);
+  if (!conversation.messages.is_null()) return encode_parsed(conversation, where, options, tokenizer, encoder);
+  return encode_texts<1>(conversation.prompt, {conversation.completion}, {where}, options, tokenizer, encoder)[0];
 }
 
 std::array<ConversationTokens, 2> encode_preference(const RawDocument& line, const std::string& path, const ChatOptions& options,
@@ -217,7 +218,7 @@ std::array<ConversationTokens, 2> encode_preference(const RawDocument& line, con
   const std::array<JsonValue, 2> rows = rows_of_answers(row_in(line, path), place);
   const std::array<std::string, 2> where{fmt::format("{}: {}", place, kAnswers[0]), fmt::format("{}: {}", place, kAnswers[1])};
   if (const JsonValue& prompt = *rows[0].find("prompt"); prompt.is_string())
-    return encode_texts(prompt.as_string(), {rows[0].find("completion")->as_string(), rows[1].find("completion")->as_string()},
+    return encode_texts<2>(prompt.as_string(), {rows[0].find("completion")->as_string(), rows[1].find("completion")->as_string()},
                         where, options, tokenizer, encoder);
   std::array<ConversationTokens, 2> tokens;
   for (std::size_t a = 0; a < rows.size(); ++a)

@@ -35,14 +35,14 @@ struct ConversationTokens {
 
 // The conversation in `line` of file `path`. Control texts are read in what the template wrote, never in what a message holds.
 // Throws DataError "FILE:LINE...": no conversation; one that the template refuses; one of which no token counts; a tokenizer whose
-// tokens are not the text's own bytes, so that nothing says which of them count.
+// tokens are not the text's own bytes, so that nothing says which of them count. Prompt and completion that are texts become the
+// ids that TRL 1.16 gives them: the tokenizer's eos ends them, control texts in them are their tokens, and a token that has the
+// prompt's end in it counts. The completion counts, with LossKind::kAll the prompt, too.
 ConversationTokens encode_conversation(const RawDocument& line, const std::string& path, const ChatOptions& options,
                                        const Tokenizer& tokenizer, Encoder& encoder);
 
 // The chosen and the rejected answer in `line`, each behind the prompt, which does not count: {"prompt", "chosen", "rejected"}, all
-// texts or all lists of messages; without a prompt of that kind it is what both begin with. Texts become the ids that TRL 1.16
-// gives them: the tokenizer's eos ends them, control texts in them are their tokens, and a token that has the prompt's end in it
-// counts. As encode_conversation().
+// texts or all lists of messages; without a prompt of that kind it is what both begin with. As encode_conversation().
 std::array<ConversationTokens, 2> encode_preference(const RawDocument& line, const std::string& path, const ChatOptions& options,
                                                     const Tokenizer& tokenizer, Encoder& encoder);
 

@@ -14,6 +14,7 @@
 #include "core/clock.h"
 #include "core/counted.h"
 #include "core/fnv1a.h"
+#include "core/shell_word.h"
 #include "data/dataset_files.h"
 #include "data/document_reader.h"
 #include "data/encoder_pool.h"
@@ -140,7 +141,11 @@ void encode(Batch& batch, Encoder& encoder, const InputFile& input, const Tokeni
         encode_one(document, batch, encoder, input, tokenizer, eod, options);
     } catch (const std::bad_alloc&) {
       refuse_without_memory(input.path, document.line);
-    } catch (const DataError& error) {
+    } catch (DataError& error) {
+      if (const std::string_view bytes = document.bytes; input.kind == InputKind::kJsonLines && document.line == 1 &&
+                                                         bytes.substr(0, bytes.find_first_not_of(" \t") + 1).ends_with('['))
+        error.add_context(fmt::format("; if the file is one JSON array, write a line of each element: jq -c '.[]' {} > rows.jsonl",
+                                      for_shell(input.path)));
       if (!options.most_bad_lines) throw;
       batch.bad.emplace_back(error.what());
     }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/file_io.h"
+#include "core/shell_word.h"
 
 namespace trident {
 namespace {
@@ -161,7 +162,15 @@ std::tm time_of(const std::string& text, std::string_view key) {
 }
 
 Conversation read_messages_file(const std::string& path) {
-  Conversation conversation = read_conversation(read_json_file(path, kRules), path);
+  JsonValue row;
+  try {
+    row = read_json_file(path, kRules);
+  } catch (DataError& error) {
+    if (path.ends_with(".jsonl"))
+      error.add_context(fmt::format("; one conversation is read: take a line of it, sed -n 1p {} > one.json", for_shell(path)));
+    throw;
+  }
+  Conversation conversation = read_conversation(row, path);
   if (conversation.messages.is_null())
     throw DataError(fmt::format("{}: plain text has no messages; render rows with messages", path));
   return conversation;

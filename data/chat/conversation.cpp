@@ -51,6 +51,14 @@ void refuse_misspelt_content(const JsonValue& message, const std::string& name, 
                                   member.value.line(), member.value.column(), name, in_quotes(member.key)));
 }
 
+// Templates write roles that they do not know as they are, so that a misspelt one would pass and its message never count.
+void refuse_misspelt_role(const JsonValue& role, const std::string& name, std::string_view source) {
+  const std::string_view near = likely_name(role.as_string(), {"assistant", "system", "user"});
+  if (near.empty() || near == role.as_string()) return;
+  throw DataError(fmt::format("{}:{}:{}: {}.role is {}; did you mean {}?", source, role.line(), role.column(), name,
+                              in_quotes(role.as_string()), in_quotes(near)));
+}
+
 // The list of messages at `path`; each has a role.
 JsonValue checked_messages(const JsonValue& list, const std::string& path, std::string_view source) {
   if (!list.is_array())
@@ -61,7 +69,7 @@ JsonValue checked_messages(const JsonValue& list, const std::string& path, std::
     const std::string name = fmt::format("{}[{}]", path, i);
     if (!message.is_object())
       refuse_value(message, source, fmt::format("{} is {} where a message is expected", name, describe(message.kind())));
-    text_of(message, "role", name, source);
+    refuse_misspelt_role(text_of(message, "role", name, source), name, source);
     const JsonValue* const content = message.find("content");
     if (content == nullptr && message.find("tool_calls") == nullptr) refuse_misspelt_content(message, name, source);
     if (content != nullptr && content->is_null() && message.find("tool_calls") == nullptr)
@@ -169,7 +177,6 @@ class Counter {
         where_(where) {}
 
   CountedChat count(LossKind kind) {
-    if (conversation_.messages.is_null()) return plain(kind);
     CountedChat out{render(messages().size(), GenerationPrompt::kNone), {}};
     const std::size_t size = out.rendered.text.size();
     if (kind == LossKind::kAll) add(&out, {0, size});
@@ -202,17 +209,6 @@ class Counter {
     if (span.begin >= span.end) return;
     if (!out->counted.empty() && out->counted.back().end == span.begin) out->counted.back().end = span.end;
     else out->counted.push_back(span);
-  }
-
-  CountedChat plain(LossKind kind) const {
-    if (kind == LossKind::kAssistant || kind == LossKind::kLast)
-      refuse("plain text has no assistant's messages; take --loss completion or all");
-    CountedChat out;
-    out.rendered.text = conversation_.prompt + conversation_.completion;
-    const std::size_t size = out.rendered.text.size();
-    if (size > 0) out.rendered.segments.push_back({0, size, TextOrigin::kMessage, false});
-    add(&out, {kind == LossKind::kAll ? 0 : conversation_.prompt.size(), size});
-    return out;
   }
 
   static void add_generated(CountedChat* out) {

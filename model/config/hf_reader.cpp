@@ -16,6 +16,16 @@ bool says_nothing(const JsonValue& value) {
 
 namespace {
 
+// Adds what `check` throws.
+template <class Check>
+void collect(std::string& faults, Check&& check) {
+  try {
+    check();
+  } catch (const ConfigError& fault) {
+    faults += fmt::format("{}{}", faults.empty() ? "" : "; also ", fault.what());
+  }
+}
+
 // The beginning of a value, which may be of any length, for a message.
 std::string value_text(const JsonValue* value) {
   constexpr std::size_t kShown = 80;
@@ -40,7 +50,9 @@ std::string HfReader::path(std::string_view key) const {
 
 void HfReader::refuse(std::string_view key, std::string_view why) const {
   const JsonValue* const value = object_->find(key);
-  throw ConfigError(fmt::format("{} = {}: {}", path(key), value_text(value), why));
+  std::string faults = missing_;
+  collect(faults, [&] { throw ConfigError(fmt::format("{} = {}: {}", path(key), value_text(value), why)); });
+  throw ConfigError(faults);
 }
 
 void HfReader::refuse_kind(std::string_view key, std::string_view wanted) const {
@@ -71,8 +83,11 @@ std::int64_t HfReader::integer(std::string_view key, std::int64_t fallback) { re
 
 std::int64_t HfReader::required_integer(std::string_view key) {
   const std::optional<std::int64_t> value = optional_integer(key);
-  if (!value) throw ConfigError(fmt::format("{}: is missing; give the model's size, it has no default", path(key)));
-  return *value;
+  if (!value)
+    collect(missing_, [&] {
+      throw ConfigError(fmt::format("{}: is missing; give the model's size, it has no default", path(key)));
+    });
+  return value.value_or(1);
 }
 
 std::optional<double> HfReader::optional_number(std::string_view key) {
@@ -120,6 +135,7 @@ void HfReader::ignore_all(std::string_view keys) {
 }
 
 void HfReader::refuse_unknown_keys() const {
+  std::string faults = missing_;
   for (const JsonMember& member : object_->members()) {
     const std::string& key = member.key;
     const auto is_prefix = [&](const std::string& prefix) { return key.starts_with(prefix); };
@@ -131,9 +147,12 @@ void HfReader::refuse_unknown_keys() const {
     }
     const std::string quoted = in_quotes(key);  // escapes what a terminal should not see
     const std::string printable = quoted.substr(1, quoted.size() - 2);
-    throw ConfigError(fmt::format("{} = {}: unknown key, which may change what the model computes; remove it if it does not{}",
-                                  path(printable), value_text(&member.value), name_hint(key, {known_.begin(), known_.end()})));
+    collect(faults, [&] {
+      throw ConfigError(fmt::format("{} = {}: unknown key, which may change what the model computes; remove it if it does not{}",
+                                    path(printable), value_text(&member.value), name_hint(key, {known_.begin(), known_.end()})));
+    });
   }
+  if (!faults.empty()) throw ConfigError(faults);
 }
 
 }  // namespace trident

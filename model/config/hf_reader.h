@@ -25,7 +25,7 @@ class HfReader {
   HfReader inner(const JsonValue& object, std::string where) const { return {object, std::move(where), dropped_}; }
 
   // Each of these marks `key` as known. A key that is absent or null gives the fallback (or nothing); another kind of value, and a
-  // missing required key, throw ConfigError.
+  // missing required key, throw ConfigError; the latter with the next fault (and is 1 till then).
   const JsonValue* find(std::string_view key);
   std::int64_t integer(std::string_view key, std::int64_t fallback);
   std::int64_t required_integer(std::string_view key);
@@ -46,7 +46,8 @@ class HfReader {
   void ignore_all(std::string_view keys);  // divided by blanks
   void ignore_prefix(std::string_view prefix) { ignored_prefixes_.emplace_back(prefix); }
 
-  // Throws ConfigError naming the first member that was never asked for, and the key that it may be a misspelling of.
+  // Throws ConfigError naming what is missing, and the members that were never asked for with the keys that they may be
+  // misspellings of.
   void refuse_unknown_keys() const;
 
   // "<where>.<key> = <value>: <why>".
@@ -62,6 +63,7 @@ class HfReader {
   std::set<const JsonMember*>* dropped_;
   std::vector<std::string> known_, ignored_;
   std::vector<std::string> ignored_prefixes_;
+  std::string missing_;  // what is said of required keys that are not there
 };
 
 }  // namespace trident

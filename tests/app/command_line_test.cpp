@@ -176,6 +176,7 @@ TEST_F(CommandLine, ConfigurationsOfOthersAreImported) {
         "is a configuration of DeepSpeed; import it: trident train --import '" + path("my ds.json") + "'");
   given("ds.json", R"({"zero_optimization": {"stage": 2}})",
         "make one of it: trident import " + path("ds.json") + " --output c.json", "bench");
+  expect_refusal({"train", path("ds.json")}, "; import it: trident train --import " + path("ds.json") + " (trident import ");
   given("args.json", R"({"model_name_or_path": "a", "learning_rate": 1e-5})", "is a configuration of Hugging Face");
   given("acc.yaml", "distributed_type: FSDP\n", "is no JSON; import it: trident train --import " + path("acc.yaml"));
   given("t.toml", "[training]\nseq_len = 8\n", "is no JSON; import it: trident train --import " + path("t.toml"));
@@ -195,6 +196,7 @@ TEST_F(CommandLine, BadFlags) {
   expect_refusal({"train", "--config", config_, "--tensor-model-parallel-size", "4"},
                  "unknown argument \"--tensor-model-parallel-size\"; say --set parallel.tensor=4");
   expect_refusal({"train", "--config", config_, "parallel.tensor=4"}, "; say --set parallel.tensor=4");
+  expect_refusal({"train", "--config", config_, "--data-path", "0.5", "a", "0.5", "b"}, "; say --set 'data.train=0.5 a 0.5 b' (");
   expect_refusal({"train", "--config", config_, "--set", "tensor-model-parallel-size=4"}, "; did you mean parallel.tensor?");
   expect_refusal({"bench", "--config", config_, "--micro-batch-size=2"}, "; say --set batch.micro=2");
   expect_refusal({"train", "--config", config_, "--print-config=xml"}, "must be json or origins");

@@ -140,11 +140,15 @@ TEST_F(DataCommand, InspectAndMergeCountTargetsOfMasks) {
                {"  targets          2 count as targets (40.0 %); 1 of the documents with text have none\n",
                 "  .mask            17 bytes (17 bytes)\n", "document 0: 3 tokens, 2 count as targets\n",
                 "document 2: 2 tokens, 0 count as targets\n"});
+  expect_lines(run({"inspect", folder_ / "chat"}), {"targets\n  context 1\n  target  2 3\n"});
+  expect_lines(run({"inspect", folder_ / "chat", "--tokenizer", "gpt2", "--tokens", "2"}),
+               {"targets\n  context \"\\\"\"\n  target  \"#\" ...\n"});
   const JsonValue json = parse_json(run({"inspect", folder_ / "chat", "--json"}), "out");
   EXPECT_EQ(json.find("counted_tokens")->as_integer(), 2);
   EXPECT_EQ(json.find("documents_without_counted")->as_integer(), 1);
   EXPECT_EQ(json.find("mask_bytes")->as_integer(), 17);
   EXPECT_EQ(json.find("first_documents")->items().at(0).find("counted")->as_integer(), 2);
+  EXPECT_EQ(json.find("first_documents")->items().at(0).find("counts")->items(), (JsonValue::Array{0, 1, 1}));
   write_dataset(folder_ / "plain", {{6, 7}}, 50257);
   EXPECT_EQ(parse_json(run({"inspect", folder_ / "plain", "--json"}), "out").find("counted_tokens"), nullptr);
   const Arguments merge{"merge", "--input", folder_ / "chat", folder_ / "plain", "--output", folder_ / "both"};

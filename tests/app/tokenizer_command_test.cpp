@@ -220,12 +220,11 @@ TEST_F(Conversations, InPairsOfAnswersAreADocumentOfTwoSequences) {
   refused(R"({"prompt": "ab", "chosen": "c"})", {"c.jsonl:2: the row has no \"rejected\"; rows have \"prompt\""});
   refused(R"({"chosen": "c", "rejected": "d"})", {"c.jsonl:2: chosen and rejected begin differently and the row has no"});
   refused(R"({"prompt": "ab", "chosen": "c", "rejected": []})", {"c.jsonl:2: rejected is a list, and prompt is a string"});
-  refused(R"({"prompt": "ab", "chosen": "c", "rejected": ""})", {"c.jsonl:2: rejected: no token of the conversation counts"});
   refused(fmt::format(R"({{"chosen": [{0}], "rejected": [{0}, {1}]}})", user, d),
           {"c.jsonl:2: one of chosen and rejected has no message"});
   refused("3", {"c.jsonl:2: a pair is"});
-  expect_parts(output(pairs(texts + "{\"prompt\": \"ab\", \"chosen\": \"c\", \"rejected\": \"\"}\n", chat, {"--skip-empty"})),
-               {"1 document,", "1 conversation without a token that counts left out"});
+  output(pairs("{\"prompt\": \"ab\", \"chosen\": \"c\", \"rejected\": \"\"}\n", chat));
+  expect_tokens({27, 26, 2, 28, 27, 26, 28}, {0, 0, 1, 1, 0, 0, 1});  // an empty answer ends at once
   refuse(pairs(texts, chat, {"--chat"}), 64, {"--preference", "--chat"});
   refuse(pairs(fmt::format(R"({{"prompt": [{}], "chosen": [{}], "rejected": [{}]}})", user, d, b) + "\n", "gpt2"), 65,
          {"give --template"});
@@ -252,10 +251,7 @@ TEST_F(Conversations, WithoutACountedTokenAreRefusedOrLeftOut) {
   write_rows("[{\"role\": \"user\", \"content\": \"a\"}]\n");
   refuse(prepare(chat, {"--skip-empty", "--overwrite"}), 65, {"no token counts in any of 1 conversation"});
   refuse(prepare(chat, {"--append-eod"}), 64, {"--append-eod", "--chat"});
-  refuse(prepare("gpt2"), 64, {"\"gpt2\" is no folder", "--template"});
-  write_rows("{\"prompt\": \"ab\", \"completion\": \"c\"}\n");
-  expect_parts(output(prepare(chat, {"--overwrite", "--loss", "completion"})), {"warning: in 1 conversation no end-of-sequence"});
-  expect_tokens({27, 26, 2}, {0, 0, 1});
+  refuse(prepare("gpt2", {"--overwrite"}), 65, {"c.jsonl:1", "messages need a chat template", "--template"});
   write_rows("{\"messages\": 3}\n" + std::string(kTurns) +
              "\n[{\"role\": \"assistant\", \"content\": \"a\", \"weight\": 0}]\n");
   expect_parts(output(prepare(chat, {"--overwrite", "--skip-bad-lines"})),
@@ -265,8 +261,44 @@ TEST_F(Conversations, WithoutACountedTokenAreRefusedOrLeftOut) {
 
 TEST_F(Conversations, AreRefusedWhereTokensAreNotTheTextsBytes) {
   const std::string chat = folder();
-  write_rows("{\"prompt\": \"a!b\", \"completion\": \"c\"}\n");  // nothing stands for "!"
-  refuse(prepare(chat, {"--loss", "completion"}), 65, {"c.jsonl:1: token ", "nothing says which tokens count"});
+  write_rows(R"([{"role": "user", "content": "a!b"}, {"role": "assistant", "content": "c"}])" "\n");  // nothing stands for "!"
+  refuse(prepare(chat), 65, {"c.jsonl:1: token ", "nothing says which tokens count"});
+}
+
+// As TRL 1.16 does: no template, control texts are tokens, one eos ends the text, and the completion counts.
+TEST_F(Conversations, OfTextsEndWithEosAndNeedNoTemplate) {
+  const std::string chat = folder();
+  remove_file(chat + "/chat_template.jinja");
+  write_file(chat + "/tokenizer_config.json", R"({"bos_token": "<s>", "eos_token": "<|end|>"})");
+  write_rows(R"({"prompt": "ab", "completion": "c"})" "\n" R"({"prompt": "c<|end|>", "completion": "d<|end|>"})" "\n"
+             R"({"prompt": "ca", "completion": "b"})" "\n" R"({"prompt": "ab", "completion": ""})" "\n");
+  const std::vector<std::int32_t> ids{27, 26, 2, 28, 27, 2, 28, 3, 28, 27, 2, 26, 28, 27, 26, 28};
+  for (const char* loss : {"assistant", "completion", "last"}) {
+    EXPECT_EQ(output(prepare(chat, {"--overwrite", "--loss", loss})).find("warning"), std::string::npos);
+    expect_tokens(ids, {0, 0, 1, 1, 0, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1});
+  }
+  output(prepare(chat, {"--overwrite", "--loss", "all"}));
+  expect_tokens(ids, std::vector<std::uint8_t>(ids.size(), 1));
+  write_file(chat + "/tokenizer_config.json", "{}");  // no eos
+  refuse(prepare(chat, {"--overwrite"}), 65, {"c.jsonl:4: no token of the conversation counts", "--skip-empty"});
+  expect_parts(output(prepare(chat, {"--overwrite", "--skip-empty"})),
+               {"1 conversation without a token that counts left out", "warning: in 3 conversations no end-of-sequence"});
+  write_rows(std::string(kTurns) + "\n");
+  refuse(prepare(chat, {"--overwrite"}), 65, {"c.jsonl:1", "messages need a chat template", "--template chatml"});
+}
+
+// LLaMA-Factory's and ShareGPT's files are arrays.
+TEST_F(Conversations, OfAnArrayAreRefusedWithTheWayOut) {
+  const std::string chat = folder();
+  for (const std::string rows : {"[{\"messages\": []}]", "[\n  {\"messages\": []}\n]\n"}) {
+    write_rows(rows);
+    refuse(prepare(chat), 65, {"c.jsonl:1:", "; if the file is one JSON array, write a line of each element: jq -c '.[]' "});
+    refuse({"data", "prepare", "--input", folder_ / "c.jsonl", "--tokenizer", chat, "--output", folder_ / "c"}, 65,
+           {"jq -c '.[]' "});
+  }
+  write_rows(std::string(kTurns) + "\n" + std::string(kTurns) + "\n");
+  refuse({"tokenizer", "render", "--messages", folder_ / "c.jsonl", "--tokenizer", chat}, 65,
+         {"c.jsonl:2:1: not valid JSON", "; one conversation is read: take a line of it, sed -n 1p " + (folder_ / "c.jsonl")});
 }
 
 TEST_F(Conversations, OfAForeignTemplateAreWarnedOf) {

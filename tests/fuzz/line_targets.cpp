@@ -100,6 +100,7 @@ bool chat_template(std::string_view input) {
     const ChatTemplate chat = ChatTemplate::parse(parts[0], "x.jinja");
     const JsonRules rules{.comments = JsonComments::kRefused, .blame = ExitCode::kData};
     const Conversation row = read_conversation(parse_json(parts[1], "x.jsonl", rules), "x.jsonl");
+    if (row.messages.is_null()) return;  // texts are not rendered
     for (const LossKind kind : {LossKind::kAssistant, LossKind::kCompletion, LossKind::kAll, LossKind::kLast})
       accepts([&] {
         const auto [rendered, counted] = render_counted(chat, row, kind, {{{"bos_token", "<s>"}}, {}, {}}, "x.jsonl:1");

@@ -229,6 +229,14 @@ TEST(ConfigAccepts, DataSources) {
   EXPECT_EQ(c.data.train[0].weight, 1.0);
   EXPECT_EQ(c.data.train[1].weight, 2.0);
   EXPECT_EQ(small_with({"data.train=corpus/x"}).data.train.at(0).path, "corpus/x");
+  // As Megatron-LM writes a blend; a path may have a number and blanks, too.
+  const TrainConfig blend = small_with({"data.train=0.25 a 75e-2 b"});
+  ASSERT_EQ(blend.data.train.size(), 2u);
+  EXPECT_EQ(blend.data.train[1].path, "b");
+  EXPECT_EQ(blend.data.train[1].weight, 0.75);
+  for (const char* path : {"1 a", "2024_a 2025_b", "1 a 2", "1 a b 2", "0 a 1 b"})
+    EXPECT_EQ(small_with({fmt::format("data.train={}", path)}).data.train.at(0).path, path);
+  EXPECT_EQ(small_with({"loss.type=sft"}).loss.type, LossType::kCrossEntropy);
   EXPECT_EQ(small_with({"data.split=969,30,1"}).data.split, "969,30,1");
 }
 

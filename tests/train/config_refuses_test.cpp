@@ -120,6 +120,10 @@ TEST(ConfigRefuses, UnknownKeysWithTheNearest) {
   expect_refusal({"zzzzzzzzzzz=3"}, {"unknown key zzzzzzzzzzz"});
   EXPECT_EQ(refusal({"zzzzzzzzzzz=3"}).find("did you mean"), std::string::npos);
   expect_refusal({"model.presett=x"}, {"unknown key model.presett; did you mean model.preset?"});
+  EXPECT_TRUE(refusal({"model=llama-1M"})
+                  .ends_with("dropout; did you mean model.preset? (or model.init_from, a local folder of Hugging Face's form)"));
+  EXPECT_TRUE(refusal({"model=Qwen/Qwen2.5-0.5B"})
+                  .ends_with("dropout; did you mean model.init_from? (a local folder: nothing is downloaded)"));
   expect_refusal({}, {"unknown key a\\u001b[31m"}, with("\"a\\u001b[31m\": 1"));
 }
 
@@ -360,6 +364,9 @@ TEST(ConfigRefuses, AllMistakesAreToldAtOnce) {
                   "; also run.steps: missing", "; also model: missing"},
                  "{}");
   expect_refusal({"model.lora_r=16", "model.seq_length=3"}, {"unknown key model.lora_r", "; also unknown key model.seq_length"});
+  expect_refusal({"model.preset=null", "model.model_type=llama", "model.hidden_sise=3", "model.foo=3", "stepz=1"},
+                 {"--set: unknown key stepz", "; also model.hidden_size: is missing", "; also model.hidden_sise = 3: unknown key",
+                  "; also model.foo = 3: unknown key"});
   std::vector<std::string> many;
   for (int i = 0; i < 30; ++i) many.push_back(fmt::format("zzzz{}=1", i));
   expect_refusal(many, {"unknown key zzzz19; also others"});

@@ -90,6 +90,13 @@ TEST_F(EarlierRun, HowLongItIsAndWhatItSavesAndLogsIsNotCompared) {
   expect_error<ConfigError>([&] { check_earlier_run(config({"run.seed=5"})); }, {"whose run.seed is 1234, not 5"});
 }
 
+// A run that was killed for its memory begins again as it fits.
+TEST_F(EarlierRun, HowItFitsIntoMemoryIsNotCompared) {
+  leave(config({"recompute.policy=none", "batch.micro=2"}));
+  EXPECT_NO_THROW(check_earlier_run(
+      config({"recompute.policy=full", "recompute.head_chunk=64", "batch.micro=1", "debug.no_alloc=true", "cuda.graphs=true"})));
+}
+
 // As with a checkpoint: a run that was killed before its first one begins again in whatever layout there is a place for.
 TEST_F(EarlierRun, ItsLayoutIsNotCompared) {
   leave(config({"parallel.tensor=2", "parallel.sequence_parallel=true"}));

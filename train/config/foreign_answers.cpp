@@ -6,6 +6,8 @@
 #include <tuple>
 
 #include "core/json_reader.h"
+#include "core/nearest_name.h"
+#include "model/config/model_presets.h"
 #include "train/config/option_check.h"
 #include "train/config/option_docs.h"
 #include "train/config/option_table.h"
@@ -186,6 +188,10 @@ std::vector<ForeignAnswer> foreign_answers(std::string_view word, std::string_vi
   for (const Found& it : found)
     if (it.rank() == best && std::ranges::find(answers, it.answer.key, &ForeignAnswer::key) == answers.end())
       answers.push_back(it.answer);
+  // A word for a model's shape here and its weights there: the value says which.
+  const bool is_folder = value.find('/') != value.npos, is_preset = !likely_name(value, model_preset_names()).empty();
+  if (is_folder != is_preset && answers.size() > 1 && !value.empty())
+    std::erase_if(answers, [&](const ForeignAnswer& it) { return it.key == (is_folder ? "model.preset" : "model.init_from"); });
   if (answers.size() > kMostMeanings && std::get<0>(best) < 3) answers.clear();  // a word of everybody says nothing
   return answers;
 }

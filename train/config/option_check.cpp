@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <span>
+#include <sstream>
 
 #include "core/at.h"
 #include "core/nearest_name.h"
@@ -161,7 +162,16 @@ class Checker {
     refuse_other_choice(text);
     refuse_odd_text(text);
     if (takes(Takes::kTexts)) return JsonValue(JsonValue::Array{value_});
-    return takes(Takes::kSources) ? JsonValue(JsonValue::Array{source(text, 1.0)}) : value_;
+    return takes(Takes::kSources) ? sources_in(text) : value_;
+  }
+  // A path, or a blend as Megatron-LM writes it, "0.7 web 0.3 books".
+  static JsonValue sources_in(const std::string& text) {
+    std::istringstream words(text);
+    JsonValue::Array blend;
+    std::string path;
+    for (double weight = 0; words >> weight && weight > 0 && words.peek() == ' ' && words >> path;)
+      blend.push_back(source(path, weight));
+    return blend.size() > 1 && words.eof() ? blend : JsonValue::Array{source(text, 1.0)};
   }
   void refuse_other_choice(const std::string& text) const {
     if (option_.choices.empty() || std::ranges::find(option_.choices, text) != option_.choices.end()) return;

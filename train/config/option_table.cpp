@@ -298,7 +298,7 @@ std::vector<Option> data_options() {
       {.path = "loss.type", .takes = kString, .fallback = "\"cross_entropy\"",
        .doc = "cross_entropy: of the next token; dpo: of pairs of a chosen and a rejected answer (trident data prepare "
               "--preference), against what reference says of them.", .choices = {"cross_entropy", "dpo"},
-       .reserved_values = other_preference_losses()},
+       .aliases = {{"sft", "cross_entropy"}}, .reserved_values = other_preference_losses()},
       {.path = "loss.normalize", .takes = kString, .fallback = "\"token\"",
        .doc = "What weighs the same in the loss of a step: token, every target that counts; sequence, every sequence (a document "
               "within a sample) with such targets, each of its n targets 1/n of it.", .choices = {"token", "sequence"}},

@@ -280,6 +280,8 @@ void OptionValues::refuse_illegal() const {
   faults.insert(faults.end(), faults_.begin(), faults_.end());
   if (const OptionValue& preset = at("model.preset"); !preset.value.is_null())
     collect(faults, [&] { model_preset_json(preset.value.as_string(), preset.origin + ": model.preset"); });
+  if (!faults.empty() && model_keys_.find("model_type") != nullptr)
+    collect(faults, [&] { model_config_from_hf(model_keys_, std::string(kModelBlock), {}); });
   refuse_all(faults);
 }
 

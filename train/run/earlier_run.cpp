@@ -60,8 +60,8 @@ void check_kinds(const std::string& folder, const std::vector<std::string>& name
   }
 }
 
-// Without what a run may change while it goes on, and defaults between versions: how long it is, its layout, what it saves, shows,
-// logs and predicts.
+// Without what a run may change while it goes on, and defaults between versions: how long it is, its layout, how it fits into
+// memory, what it saves, shows, logs, checks and predicts.
 JsonValue comparable(TrainConfig config) {
   RunConfig run;
   run.seed = config.run.seed;
@@ -71,6 +71,10 @@ JsonValue comparable(TrainConfig config) {
   config.checkpoint = {};
   config.parallel = {};
   config.elastic = {};
+  config.recompute = {};
+  config.batch.micro = {};
+  config.cuda = {};
+  config.debug = {};
   config.data.mean_document.reset();
   return to_json(config);
 }
