@@ -29,7 +29,7 @@ struct ScheduleTimeline {
   double bubble_rate() const { return (largest_span - mean_busy) / largest_span; }
 };
 
-// Throws InternalError if the schedule blocks: run schedule_check first.
+// Throws InternalError if the schedule blocks.
 ScheduleTimeline simulate(const Schedule& schedule, const ScheduleCosts& costs);
 
 // How many micro-batches hold activations at once: from a forward to the backward (B or W, or B or I) of the same virtual stage.
@@ -40,7 +40,7 @@ struct InFlight {
 };
 InFlight max_in_flight(const Schedule& schedule, bool (*ends)(ActionKind) = computes_weight_gradient);
 
-// The schedule as tasks (token = output of an action); shared by the simulator and the checker.
+// The schedule as tasks (token = output of an action), which others may place differently before they are simulated.
 struct ScheduleTasks {
   std::vector<std::vector<Task>> ranks;
   int num_tokens = 0;

@@ -108,8 +108,8 @@ void fit_to_training(std::span<const CallTimes> calls, double clock, int threads
     if (points.empty()) continue;
     scale(t.seconds, {1, 1, 1}, ratios(points), [&](const auto& s) { return product_bytes(t, s[0], s[1], s[2]); });
   }
-  for (AttentionTimes& t : rates.attention) {
-    if (t.threads != threads || t.dtype != compute) continue;
+  for (OperationTimes& t : rates.attention) {
+    if (t.threads != threads || t.compute != compute) continue;
     Points points;
     for (const CallTimes& one : calls) {
       const auto* const a = std::get_if<AttentionShape>(&one.shape);
@@ -117,10 +117,10 @@ void fit_to_training(std::span<const CallTimes> calls, double clock, int threads
       const std::array sizes{std::sqrt(static_cast<double>(a->query_length) * static_cast<double>(a->key_length)),
                              priced_head_dim(a->head_dim)};
       const double heads = static_cast<double>(a->batch) * static_cast<double>(a->query_heads);
-      points.emplace_back(attention_size(sizes[0], sizes[1]), took(one) / (heads * t.seconds_per_head.at(sizes)));
+      points.emplace_back(attention_size(sizes[0], sizes[1]), took(one) / (heads * t.seconds.at(sizes)));
     }
     if (points.empty()) continue;
-    scale(t.seconds_per_head, {2, 1}, ratios(points), [&](const auto& s) { return attention_size(s[0], s[1]); });
+    scale(t.seconds, {2, 1}, ratios(points), [&](const auto& s) { return attention_size(s[0], s[1]); });
   }
 }
 

@@ -13,7 +13,6 @@
 #include "infer/generate/eval_samples.h"
 #include "model/config/model_stats.h"
 #include "model/gpt.h"
-#include "planner/predict/cpu_forecast.h"
 #include "planner/price/gpu_prices.h"
 #include "train/config/rank_count.h"
 #include "train/plan/core_share.h"
@@ -57,10 +56,10 @@ MachineFacts machine_for(const PlanHardware& hardware, const RunPlan& plan) {
 }
 
 // The parts of a step of shared cores: the ranks' computing over the cores; what else they do is moving, and idle cores are bubble.
-TimeParts parts_of_shared_cores(const RunPlan& plan, const CpuForecast& run, int cores) {
+TimeParts parts_of_shared_cores(const RunPlan& plan, const StepPrice& price, const ProcessPlan& run, int cores) {
   TimeParts parts;
   const double ranks_of_a_stage = plan.world_size() / plan.grid.degrees().pipeline;
-  for (const TimeParts& rank : run.forecast.price.ranks) {
+  for (const TimeParts& rank : price.ranks) {
     for (const TimePart part : {TimePart::kCompute, TimePart::kRecompute, TimePart::kOptimizer, TimePart::kOther})
       parts[part] += rank[part] * ranks_of_a_stage / cores;
   }
@@ -101,13 +100,13 @@ void forecast_on_gpus(const PlanHardware& hardware, ClusterForecast& it) {
 }
 
 void forecast_on_processors(const CpuRates& rates, ClusterForecast& it) {
-  CpuForecast run = forecast_on_processors_here(it.plan, rates);
-  it.busiest = run.forecast.price.busiest();
-  it.parts = run.shares_cores ? parts_of_shared_cores(it.plan, run, rates.cores) : run.forecast.price.ranks[it.busiest];
+  const ProcessPlan run = forecast_on_processors_here(it.plan, rates, it.forecast);
+  const StepPrice& price = it.forecast.price;
+  it.busiest = price.busiest();
+  it.parts = run.shares_cores ? parts_of_shared_cores(it.plan, price, run, rates.cores) : price.ranks[it.busiest];
   it.step_seconds = run.step_seconds;
   it.peak_flops = fastest_product(rates, it.plan.compute);
-  it.process = ProcessPlan{run.cpu_seconds, run.shares_cores, run.arena_bytes, run.staging_bytes, run.resident_bytes};
-  it.forecast = std::move(run.forecast);
+  it.process = run;
 }
 
 FirstLimit first_limit(const PlanHardware& hardware, const ClusterForecast& it) {

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "core/named_enum.h"
+#include "planner/predict/cpu_forecast.h"
 #include "planner/predict/error_bands.h"
-#include "planner/predict/forecast.h"
 #include "planner/predict/rank_memory.h"
 #include "planner/price/cluster.h"
 #include "planner/price/cpu_rates.h"
@@ -61,15 +61,6 @@ struct FirstLimit {
   PlanLimit limit = PlanLimit::kCompute;
   double share = 0;  // of the step that it takes; of memory what is needed over what is there
   std::string why;   // a sentence with numbers
-};
-
-// The process whose threads are ranks on processors.
-struct ProcessPlan {
-  double cpu_seconds = 0;      // of all ranks in a step
-  bool shares_cores = false;   // more computing threads than cores: a step takes those seconds over the cores
-  double arena_bytes = 0;      // of all ranks
-  double staging_bytes = 0;    // likewise, of checkpoints (checkpoint.staging)
-  double resident_bytes = 0;   // of the process, while it saves
 };
 
 struct ClusterForecast {

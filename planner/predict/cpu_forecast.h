@@ -6,8 +6,8 @@
 
 namespace trident {
 
-struct CpuForecast {
-  Forecast forecast;          // as if every rank had cores of its own
+// The process whose threads are ranks on processors.
+struct ProcessPlan {
   double cpu_seconds = 0;     // of all ranks in a step
   bool shares_cores = false;  // more computing threads than cores
   double step_seconds = 0;    // of the simulated step; where cores are shared, with these, and at least cpu_seconds / cores
@@ -17,7 +17,7 @@ struct CpuForecast {
 };
 
 // `plan` with as many threads per rank as it has there; this machine's processor is asked for workspaces. ConfigError: a table of
-// the profile is missing, by name.
-CpuForecast forecast_on_processors_here(const RunPlan& plan, const CpuRates& rates);
+// the profile is missing, by name. `forecast`: as if every rank had cores of its own.
+ProcessPlan forecast_on_processors_here(const RunPlan& plan, const CpuRates& rates, Forecast& forecast);
 
 }  // namespace trident

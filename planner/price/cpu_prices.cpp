@@ -55,8 +55,8 @@ CpuPrices::CpuPrices(CpuRates rates, const CpuPlace& place) : rates_(std::move(r
   TRIDENT_CHECK(place.ranks >= 1 && place.threads_per_rank >= 1, "{} ranks of {} threads", place.ranks, place.threads_per_rank);
   for (const ProductTimes& t : rates_.products)
     if (t.in == place.compute) products_[{t.transpose_a, t.transpose_b, t.accumulate}].push_back(&t);
-  for (const AttentionTimes& t : rates_.attention)
-    if (t.dtype == place.compute) attention_[t.operation].push_back(&t);
+  for (const OperationTimes& t : rates_.attention)
+    if (t.compute == place.compute) attention_[t.operation].push_back(&t);
   for (const OperationTimes& t : rates_.operations)
     if (t.compute == place.compute) operations_[t.operation].push_back(&t);
   using Pair = std::pair<Transpose, Transpose>;
@@ -101,7 +101,7 @@ double CpuPrices::device_seconds(const RecordedOperation& operation) const {
     const std::array sizes{std::sqrt(static_cast<double>(a->query_length) * static_cast<double>(a->key_length)),
                            priced_head_dim(a->head_dim)};
     const double heads = static_cast<double>(a->batch) * static_cast<double>(a->query_heads) * interval_share(*a);
-    return call + heads * over_threads(found->second, [&](const AttentionTimes& t) { return t.seconds_per_head.at(sizes); });
+    return call + heads * over_threads(found->second, [&](const OperationTimes& t) { return t.seconds.at(sizes); });
   }
   auto found = operations_.find(operation.name);
   // Calibration trains no DoRA, whose operation is as fast as what streams as many bytes.

@@ -67,8 +67,7 @@ class CpuPrices final : public WorkPrices {
   // Tables by number of threads. A call that adds and has no table takes as long as one that overwrites, and the other way round.
   const std::vector<const ProductTimes*>& products_like(const MatmulShape& shape) const;
   std::map<ProductKind, std::vector<const ProductTimes*>> products_;
-  std::map<std::string, std::vector<const AttentionTimes*>, std::less<>> attention_;
-  std::map<std::string, std::vector<const OperationTimes*>, std::less<>> operations_;
+  std::map<std::string, std::vector<const OperationTimes*>, std::less<>> attention_, operations_;
 };
 
 // CPU seconds of all ranks in a step of which `records` are one rank of each pipeline stage, with `ranks_of_a_stage` alike.

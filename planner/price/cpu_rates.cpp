@@ -6,11 +6,11 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <set>
 #include <span>
 #include <utility>
 
 #include "core/check.h"
+#include "planner/price/sourced_object.h"
 
 namespace trident {
 namespace {
@@ -19,19 +19,13 @@ constexpr double kMostMicroseconds = 1e10;
 constexpr int kMostCores = 4096;
 constexpr std::array kDTypes{DType::kF32, DType::kBF16, DType::kF16};
 
-// An object of a profile, read key by key; messages begin with where it lies.
-class ProfileObject {
+// An object of a profile: its numbers need no source, its tables have one.
+class ProfileObject : public SourcedObject {
  public:
-  ProfileObject(const JsonValue& json, std::string where) : json_(json), where_(std::move(where)) {
-    if (!json.is_object()) throw ConfigError(fmt::format("{}: must be an object, is {}; write one", where_, describe(json.kind())));
-  }
+  ProfileObject(const JsonValue& json, std::string where)
+      : SourcedObject(json, std::move(where), kCalibrated) {}
 
-  bool has(std::string_view key) const { return json_.find(key) != nullptr; }
-  std::string text(std::string_view key) {
-    const JsonValue& value = member(key);
-    if (!value.is_string() || value.as_string().empty()) refuse(key, "must be text; write some");
-    return value.as_string();
-  }
+  using SourcedObject::where;
   int count(std::string_view key, int most) {
     const JsonValue& value = member(key);
     if (!value.is_integer() || value.as_integer() < 1 || value.as_integer() > most)
@@ -77,22 +71,9 @@ class ProfileObject {
     if (!value.is_array()) refuse(key, "must be a list of tables");
     return value.items();
   }
-  ProfileObject object(std::string_view key) { return {member(key), fmt::format("{}.{}", where_, key)}; }
-  const std::string& where() const { return where_; }
-
-  void finish() const {
-    for (const JsonMember& one : json_.members())
-      if (!asked_.contains(one.key)) refuse(one.key, "is not a key of this object; remove it");
-  }
+  ProfileObject object(std::string_view key) { return {member(key), fmt::format("{}.{}", where(), key)}; }
 
  private:
-  const JsonValue& member(std::string_view key) {
-    const JsonValue* const value = json_.find(key);
-    if (value == nullptr)
-      refuse(key, "is missing; no key of these files has a default, and one of an earlier version is calibrated again");
-    asked_.emplace(key);
-    return *value;
-  }
   std::vector<double> numbers(std::string_view key) {
     const JsonValue& value = member(key);
     if (!value.is_array() || value.items().empty()) refuse(key, "must be a list of numbers");
@@ -105,12 +86,8 @@ class ProfileObject {
     return result;
   }
   [[noreturn]] void refuse(std::string_view key, const std::string& what) const {
-    throw ConfigError(fmt::format("{}.{}: {}", where_, key, what));
+    throw ConfigError(fmt::format("{}.{}: {}", where(), key, what));
   }
-
-  const JsonValue& json_;
-  std::string where_;
-  std::set<std::string, std::less<>> asked_;
 };
 
 template <class Table, class Read>
@@ -165,6 +142,27 @@ constexpr std::array<std::string_view, 3> kProductAxes{"m", "n", "k"};
 constexpr std::array<std::string_view, 2> kAttentionAxes{"length", "head_dim"};
 constexpr std::array<std::string_view, 1> kByteAxes{"bytes"};
 
+std::vector<OperationTimes> read_operations(ProfileObject& file, std::string_view key, std::span<const std::string_view> axes,
+                                            std::string_view values, const std::vector<double>& beyond) {
+  return read_tables<OperationTimes>(file, key, [&](ProfileObject& o) {
+    return OperationTimes{o.count("threads", kMostCores), o.dtype("dtype"), o.text("operation"), o.table(axes, values, beyond), {}};
+  });
+}
+
+JsonValue::Array operations_json(const std::vector<OperationTimes>& tables, std::span<const std::string_view> axes,
+                                 std::string_view values) {
+  JsonValue::Array all;
+  for (const OperationTimes& t : tables) {
+    JsonValue& o = all.emplace_back();
+    o.set("threads", t.threads);
+    o.set("dtype", to_string(t.compute));
+    o.set("operation", t.operation);
+    set_table(o, t.seconds, axes, values);
+    o.set("source", t.source);
+  }
+  return all;
+}
+
 }  // namespace
 
 CpuRates cpu_rates_from_json(const JsonValue& json, const std::string& where) {
@@ -188,13 +186,8 @@ CpuRates cpu_rates_from_json(const JsonValue& json, const std::string& where) {
                         o.table(kProductAxes, "us", {1, 1, 1}),
                         {}};
   });
-  rates.attention = read_tables<AttentionTimes>(file, "attention", [](ProfileObject& o) {
-    return AttentionTimes{
-        o.count("threads", kMostCores), o.dtype("dtype"), o.text("operation"), o.table(kAttentionAxes, "us_per_head", {2, 1}), {}};
-  });
-  rates.operations = read_tables<OperationTimes>(file, "operations", [](ProfileObject& o) {
-    return OperationTimes{o.count("threads", kMostCores), o.dtype("dtype"), o.text("operation"), o.table(kByteAxes, "us", {1}), {}};
-  });
+  rates.attention = read_operations(file, "attention", kAttentionAxes, "us_per_head", {2, 1});
+  rates.operations = read_operations(file, "operations", kByteAxes, "us", {1});
   rates.collectives = read_tables<CollectiveTimes>(file, "collectives", [](ProfileObject& o) {
     return CollectiveTimes{o.text("operation"),           o.dtype("dtype"),
                            o.count("ranks", kMostCores),  o.count("world", kMostCores),
@@ -221,7 +214,7 @@ JsonValue to_json(const CpuRates& rates) {
   constants.set("source", rates.constants_source);
   json.set("constants", std::move(constants));
 
-  JsonValue::Array memory, products, attention, operations, collectives;
+  JsonValue::Array memory, products, collectives;
   for (const CpuMemory& m : rates.memory) {
     JsonValue& o = memory.emplace_back();
     o.set("dtype", to_string(m.compute));
@@ -239,22 +232,6 @@ JsonValue to_json(const CpuRates& rates) {
     set_table(o, t.seconds, kProductAxes, "us");
     o.set("source", t.source);
   }
-  for (const AttentionTimes& t : rates.attention) {
-    JsonValue& o = attention.emplace_back();
-    o.set("threads", t.threads);
-    o.set("dtype", to_string(t.dtype));
-    o.set("operation", t.operation);
-    set_table(o, t.seconds_per_head, kAttentionAxes, "us_per_head");
-    o.set("source", t.source);
-  }
-  for (const OperationTimes& t : rates.operations) {
-    JsonValue& o = operations.emplace_back();
-    o.set("threads", t.threads);
-    o.set("dtype", to_string(t.compute));
-    o.set("operation", t.operation);
-    set_table(o, t.seconds, kByteAxes, "us");
-    o.set("source", t.source);
-  }
   for (const CollectiveTimes& t : rates.collectives) {
     JsonValue& o = collectives.emplace_back();
     o.set("operation", t.operation);
@@ -266,8 +243,8 @@ JsonValue to_json(const CpuRates& rates) {
   }
   json.set("memory", std::move(memory));
   json.set("products", std::move(products));
-  json.set("attention", std::move(attention));
-  json.set("operations", std::move(operations));
+  json.set("attention", operations_json(rates.attention, kAttentionAxes, "us_per_head"));
+  json.set("operations", operations_json(rates.operations, kByteAxes, "us"));
   json.set("collectives", std::move(collectives));
   return json;
 }

@@ -27,19 +27,12 @@ struct ProductTimes {
 // The width of a head that its attention takes as long as: kernels go through heads in vectors of sixteen.
 double priced_head_dim(std::int64_t head_dim);
 
-struct AttentionTimes {
-  int threads = 1;
-  DType dtype{};
-  std::string operation;      // "attention_forward"
-  LogTable seconds_per_head;  // of one query head of one sample, by length and head_dim; causal
-  std::string source;
-};
-
 struct OperationTimes {
   int threads = 1;
   DType compute{};        // of the model that calls it
   std::string operation;  // "gelu_forward"
-  LogTable seconds;       // by bytes that must move
+  // By bytes that must move; of attention, of one query head of one sample, by length and head_dim; causal.
+  LogTable seconds;
   std::string source;
 };
 
@@ -82,8 +75,7 @@ struct CpuRates {
   std::string constants_source;
   std::vector<CpuMemory> memory;
   std::vector<ProductTimes> products;
-  std::vector<AttentionTimes> attention;
-  std::vector<OperationTimes> operations;
+  std::vector<OperationTimes> attention, operations;
   std::vector<CollectiveTimes> collectives;
 };
 

@@ -10,7 +10,8 @@
 
 namespace trident {
 
-SourcedObject::SourcedObject(const JsonValue& object, std::string where) : object_(object), where_(std::move(where)) {
+SourcedObject::SourcedObject(const JsonValue& object, std::string where, bool calibrated)
+    : object_(object), where_(std::move(where)), calibrated_(calibrated) {
   if (object.kind() != JsonValue::Kind::kObject)
     throw ConfigError(fmt::format("{}: expected an object, got {}; write an object", where_, describe(object.kind())));
 }
@@ -26,8 +27,9 @@ const JsonValue& SourcedObject::member(std::string_view key) {
     for (const JsonMember& m : object_.members())
       if (!asked_.contains(m.key)) others.push_back(m.key);
     const std::string_view near = likely_name(key, others);
-    refuse(key, fmt::format("is missing{}; no key of these files has a default",
-                            near.empty() ? "" : fmt::format(" ({}, which is there, may be a misspelling of it)", near)));
+    refuse(key, fmt::format("is missing{}; no key of these files has a default{}",
+                            near.empty() ? "" : fmt::format(" ({}, which is there, may be a misspelling of it)", near),
+                            calibrated_ ? ", and one of an earlier version is calibrated again" : ""));
   }
   asked_.emplace(key);
   return *value;

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/json_reader.h"
@@ -14,7 +15,7 @@ namespace trident {
 // with "<where>.<key>".
 class SourcedObject {
  public:
-  SourcedObject(const JsonValue& object, std::string where);
+  SourcedObject(const JsonValue& object, std::string where) : SourcedObject(object, std::move(where), false) {}
 
   // A constant with its source; value in [low, high].
   double number(std::string_view key, double low, double high);
@@ -31,13 +32,20 @@ class SourcedObject {
 
   void finish() const;
 
- private:
+ protected:
+  // A file that a program wrote can be written again.
+  static constexpr bool kCalibrated = true;
+  SourcedObject(const JsonValue& object, std::string where, bool calibrated);
   const JsonValue& member(std::string_view key);
-  const JsonValue& sourced_value(std::string_view key);
+  const std::string& where() const { return where_; }
+
+ private:
   [[noreturn]] void refuse(std::string_view key, const std::string& what) const;
+  const JsonValue& sourced_value(std::string_view key);
 
   const JsonValue& object_;
   std::string where_;
+  bool calibrated_;
   std::set<std::string, std::less<>> asked_;
 };
 

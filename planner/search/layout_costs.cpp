@@ -160,10 +160,10 @@ LayoutCosts::Worst LayoutCosts::worst_memory(const SearchLayout& layout) {
   for (int rank = 0; rank < layout.pipeline; ++rank) {
     const auto r = static_cast<std::size_t>(rank);
     // A rank with the units and the buffers of the one before it needs as much.
-    if (rank > 0 && units[r] == units[r - 1] && in.schedule.ranks[r].slots == in.schedule.ranks[r - 1].slots &&
-        in.schedule.ranks[r].activation_receives <= in.schedule.ranks[r - 1].activation_receives &&
-        in.schedule.ranks[r].gradient_receives <= in.schedule.ranks[r - 1].gradient_receives &&
-        in.schedule.ranks[r].successions == in.schedule.ranks[r - 1].successions)
+    if (rank > 0 && units[r] == units[r - 1] && in.schedule[r].slots == in.schedule[r - 1].slots &&
+        in.schedule[r].activation_receives <= in.schedule[r - 1].activation_receives &&
+        in.schedule[r].gradient_receives <= in.schedule[r - 1].gradient_receives &&
+        in.schedule[r].successions == in.schedule[r - 1].successions)
       continue;
     const ArenaMemory memory = arena_memory(in, units[r], rank);
     if (memory.total() > worst.memory.total()) worst = {rank, memory};

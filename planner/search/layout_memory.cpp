@@ -37,7 +37,7 @@ class Booking {
 
  private:
   void book(MemoryUse use, std::int64_t bytes, std::int64_t times = 1) { at(memory_.by_use, use) += rounded(bytes) * times; }
-  const RankFacts& facts() const { return at(in_.schedule.ranks, rank_); }
+  const RankFacts& facts() const { return at(in_.schedule, rank_); }
   int count(UnitKind kind) const {
     int sum = 0;
     for (const ChunkUnits& chunk : units_) sum += chunk.count(kind);

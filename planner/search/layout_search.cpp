@@ -7,17 +7,16 @@
 
 namespace trident {
 
-RankedLayouts fastest_layouts(std::vector<BoundedLayout> candidates, std::size_t keep, double beyond, int threads,
+RankedLayouts fastest_layouts(std::vector<TimedLayout> candidates, std::size_t keep, double beyond, int threads,
                               const std::function<double(const SearchLayout&)>& seconds) {
-  const auto sooner = [](const BoundedLayout& a, const BoundedLayout& b) { return a.least < b.least; };
-  std::stable_sort(candidates.begin(), candidates.end(), sooner);
+  std::ranges::stable_sort(candidates, {}, &TimedLayout::seconds);
   // Rounds of a fixed size: what is looked at does not depend on how fast threads are.
   constexpr std::size_t kRound = 64;
   RankedLayouts ranked;
   std::vector<std::pair<double, std::size_t>> times;  // the best so far, ascending
   for (std::size_t begin = 0; begin < candidates.size(); begin += kRound) {
     const std::size_t count = std::min(kRound, candidates.size() - begin);
-    if (times.size() >= keep && candidates[begin].least > times[keep - 1].first * (1 + beyond)) break;
+    if (times.size() >= keep && candidates[begin].seconds > times[keep - 1].first * (1 + beyond)) break;
     std::vector<double> of_round(count);
     for_each_index(count, threads, [&](std::size_t i) { of_round[i] = seconds(candidates[begin + i].layout); });
     for (std::size_t i = 0; i < count; ++i) times.emplace_back(of_round[i], begin + i);

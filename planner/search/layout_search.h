@@ -9,11 +9,6 @@
 
 namespace trident {
 
-struct BoundedLayout {
-  SearchLayout layout;
-  double least = 0;  // seconds that a step takes at least
-};
-
 struct TimedLayout {
   SearchLayout layout;
   double seconds = 0;
@@ -24,10 +19,10 @@ struct RankedLayouts {
   std::size_t timed = 0;          // candidates whose time was asked for
 };
 
-// The `keep` fastest candidates by `seconds`, which is called from `threads` threads. Candidates that at the
-// least take longer than the `keep`-th by more than `beyond` (a part of it) are not asked about. The same result whatever the
-// threads.
-RankedLayouts fastest_layouts(std::vector<BoundedLayout> candidates, std::size_t keep, double beyond, int threads,
+// The `keep` fastest candidates by the function `seconds`, which is called from `threads` threads. `candidates` have the seconds
+// that a step takes at least: where these are longer than the `keep`-th's by more than `beyond` (a part of it), nothing is asked
+// about them. The same result whatever the threads.
+RankedLayouts fastest_layouts(std::vector<TimedLayout> candidates, std::size_t keep, double beyond, int threads,
                               const std::function<double(const SearchLayout&)>& seconds);
 
 }  // namespace trident

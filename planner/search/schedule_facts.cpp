@@ -27,7 +27,7 @@ ScheduleFacts make_facts(const ScheduleKey& key, bool early) {
   const std::vector<StepProgram> training = build_step_programs(spec);
   ScheduleFacts facts;
   for (std::size_t rank = 0; rank < training.size(); ++rank) {
-    RankFacts& of = facts.ranks.emplace_back();
+    RankFacts& of = facts.emplace_back();
     of.slots = training[rank].num_activation_slots;
     if (key.kind == ScheduleKind::kGpipe) of.slots.assign(1, key.micro_batches);
     of.activation_receives = training[rank].num_activation_receive_slots;
@@ -37,7 +37,7 @@ ScheduleFacts make_facts(const ScheduleKey& key, bool early) {
   spec.schedule = make_forward_only(key.pipeline, key.chunks, m);
   const std::vector<StepProgram> evaluation = build_step_programs(spec);
   for (std::size_t rank = 0; rank < evaluation.size(); ++rank) {
-    int& receives = facts.ranks[rank].activation_receives;
+    int& receives = facts[rank].activation_receives;
     receives = std::max(receives, evaluation[rank].num_activation_receive_slots);
   }
   return facts;

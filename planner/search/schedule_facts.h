@@ -30,9 +30,7 @@ struct RankFacts {
   std::vector<Succession> successions;                 // each kind once
 };
 
-struct ScheduleFacts {
-  std::vector<RankFacts> ranks;
-};
+using ScheduleFacts = std::vector<RankFacts>;  // by pipeline rank
 
 // Made when asked for first. A schedule repeats itself: what its first and last micro-batches show is all, so that no more than
 // three rounds of p of them are laid out, of few ranks eight. Safe to use from several threads.

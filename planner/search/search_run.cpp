@@ -243,7 +243,7 @@ class Search {
   }
 
   void rank(const std::vector<SearchLayout>& fitting) {
-    std::vector<BoundedLayout> candidates(fitting.size());
+    std::vector<TimedLayout> candidates(fitting.size());
     begin("layouts bounded", fitting.size());
     for_each_index(fitting.size(), request_.threads, [&](std::size_t i) {
       one_done();
@@ -311,10 +311,10 @@ class Search {
            std::ranges::none_of(costs_.memory(layout), [](const ArenaMemory& rank) { return rank.gathers_on_use; });
   }
 
-  void drop_same(std::vector<BoundedLayout>& candidates) {
-    for (const BoundedLayout& candidate : candidates)
-      if (candidate.least == kSameAsAnother) reject_same(result_.rejections, candidate.layout);
-    std::erase_if(candidates, [](const BoundedLayout& candidate) { return candidate.least == kSameAsAnother; });
+  void drop_same(std::vector<TimedLayout>& candidates) {
+    for (const TimedLayout& candidate : candidates)
+      if (candidate.seconds == kSameAsAnother) reject_same(result_.rejections, candidate.layout);
+    std::erase_if(candidates, [](const TimedLayout& candidate) { return candidate.seconds == kSameAsAnother; });
   }
 
   void describe(FoundLayout& found) {

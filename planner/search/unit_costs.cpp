@@ -190,7 +190,7 @@ UnitPasses UnitCosts::make_passes(const PassKey& key) const {
 }
 
 StorePasses UnitCosts::make_stores(const StoreKey& key) const {
-  StorePasses stores = run_unit_stores(key, {config_, model_, compute_, oracle_});
+  StorePasses stores = run_unit_stores(key, *this, oracle_);
   if (key.groups > 1)
     for (const UnitKind kind : kUnitKinds) sum_over_groups(stores.units[kind].reduce, key);
   return stores;

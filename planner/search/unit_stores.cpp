@@ -38,21 +38,21 @@ WeightRounding rounding_of(const TrainConfig& config) {
 // Some units of one rank, without layers.
 class DryStore {
  public:
-  DryStore(const StoreKey& key, const UnitStoreInputs& in, std::span<const UnitKind> kinds, int stage)
-      : model_(in.model),
-        cuda_(in.config.cuda),
-        num_counts_(in.config.num_counts()),
-        weighs_(in.config.loss.weighs_rows()),
+  DryStore(const StoreKey& key, const UnitCosts& in, Ops* oracle, std::span<const UnitKind> kinds, int stage)
+      : model_(in.model()),
+        cuda_(in.config().cuda),
+        num_counts_(in.config().num_counts()),
+        weighs_(in.config().loss.weighs_rows()),
         recorder_(Interning::kOff),
-        device_(in.oracle),
-        grid_({key.tensor, 1, key.data, key.both_ends ? 1 : 2}, in.config.parallel.order),
+        device_(oracle),
+        grid_({key.tensor, 1, key.data, key.both_ends ? 1 : 2}, in.config().parallel.order),
         layout_{key.tensor, key.sequence_parallel},
-        partial_(partial_axes(in.model, layout_)),
+        partial_(partial_axes(in.model(), layout_)),
         context_(grid_, device_, make_dry_world(grid_.rank({.pipeline = stage}), grid_.world_size(), &recorder_), partial_,
                  CollectiveChecks::kOff),
         store_(store_config(key, in, kinds), params(kinds), context_, plan_),
         statistics_(context_, plan_),
-        optimizer_(in.config.optimizer, rounding_of(in.config), store_, context_, plan_),
+        optimizer_(in.config().optimizer, rounding_of(in.config()), store_, context_, plan_),
         arena_(plan_, device_.allocate(plan_.total_bytes(), "a unit")) {
     device_.watch(recorder_, recorder_);
     optimizer_.bind(arena_);
@@ -149,14 +149,14 @@ class DryStore {
     return list;
   }
 
-  ParamStoreConfig store_config(const StoreKey& key, const UnitStoreInputs& in, std::span<const UnitKind> kinds) const {
+  ParamStoreConfig store_config(const StoreKey& key, const UnitCosts& in, std::span<const UnitKind> kinds) const {
     ParamStoreConfig config;
     config.policy.shard_optimizer = key.sharded;
     config.policy.grad_sync_every = key.per_window ? 1 : 0;
     config.policy.param_gather = key.on_use ? ParamGather::kPerUse : ParamGather::kResident;
-    config.compute = in.compute;
-    config.bucket_bytes = static_cast<std::int64_t>(in.config.parallel.bucket_mb * 1e6);
-    config.seed = static_cast<std::uint64_t>(in.config.run.seed);
+    config.compute = in.compute();
+    config.bucket_bytes = static_cast<std::int64_t>(in.config().parallel.bucket_mb * 1e6);
+    config.seed = static_cast<std::uint64_t>(in.config().run.seed);
     std::int64_t most = 0;
     for (const UnitParams& unit : params(kinds)) {
       std::int64_t elements = 0;
@@ -164,7 +164,7 @@ class DryStore {
         elements += bucket.elements;
       most = std::max(most, elements);
     }
-    if (key.on_use) config.gather_bytes = round_up(most * size_of(in.compute), kArenaAlignment);
+    if (key.on_use) config.gather_bytes = round_up(most * size_of(in.compute()), kArenaAlignment);
     if (key.per_window) config.grad_bytes = round_up(most * size_of(DType::kF32), kArenaAlignment);
     return config;
   }
@@ -189,11 +189,11 @@ class DryStore {
 
 }  // namespace
 
-StorePasses run_unit_stores(const StoreKey& key, const UnitStoreInputs& inputs) {
+StorePasses run_unit_stores(const StoreKey& key, const UnitCosts& costs, Ops* oracle) {
   StorePasses passes;
-  const bool tied = inputs.model.tie_embeddings;
+  const bool tied = costs.model().tie_embeddings;
   if (key.both_ends) {
-    DryStore all(key, inputs, kUnitKinds, 0);
+    DryStore all(key, costs, oracle, kUnitKinds, 0);
     for (const UnitKind kind : kUnitKinds) passes.units[kind] = all.run(kind, key);
     if (tied) passes.tie_embedding = all.tie(0);
     passes.norm = all.norm();
@@ -202,7 +202,7 @@ StorePasses run_unit_stores(const StoreKey& key, const UnitStoreInputs& inputs) 
   }
   for (const UnitKind kind : kUnitKinds) {
     const int stage = kind == UnitKind::kHead ? 1 : 0;
-    DryStore one(key, inputs, {&kind, 1}, stage);
+    DryStore one(key, costs, oracle, {&kind, 1}, stage);
     passes.units[kind] = one.run(kind, key);
     if (tied && kind == UnitKind::kEmbedding) passes.tie_embedding = one.tie(1);
     if (tied && kind == UnitKind::kHead) passes.tie_head = one.tie(0);

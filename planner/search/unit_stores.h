@@ -5,13 +5,6 @@
 
 namespace trident {
 
-struct UnitStoreInputs {
-  const TrainConfig& config;
-  const ModelConfig& model;
-  DType compute = DType::kF32;
-  Ops* oracle = nullptr;
-};
-
-StorePasses run_unit_stores(const StoreKey& key, const UnitStoreInputs& inputs);
+StorePasses run_unit_stores(const StoreKey& key, const UnitCosts& costs, Ops* oracle);
 
 }  // namespace trident

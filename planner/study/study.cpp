@@ -44,37 +44,19 @@ void count_collectives(const RunPlan& plan, StudyRow& row) {
   row.reductions /= units;
 }
 
-void fill(const PointConfig& point, const RunPlan& plan, const Forecast& forecast, StudyRow& row) {
+void price(const PlanHardware& hardware, const PointConfig& point, StudyRow& row) {
+  const ClusterForecast plan = plan_on(hardware, point.config, 0);
   row.gpus = point.gpus;
   row.replicas = point.replicas;
-  row.micro_batches = plan.num_micro_batches;
-  row.tokens = plan.tokens_per_step();
-  row.seconds = forecast.price.seconds;
-  row.parts = forecast.price.ranks[forecast.price.busiest()];
-  row.bubble = forecast.price.bubble_over_ideal;
-  row.bytes_sent = bytes_of_all_ranks(plan, forecast.stages);
-  for (double& bytes : row.bytes_sent) bytes /= static_cast<double>(plan.world_size());
-  count_collectives(plan, row);
-}
-
-void price_on_cluster(const Cluster& cluster, const PlanHardware& hardware, const PointConfig& point, StudyRow& row) {
-  // config_of() refuses more than kMostGpus.
-  check_cluster_size(cluster, checked_cast<int>(point.gpus), checked_cast<int>(point.gpus / point.replicas));
-  const ClusterForecast plan = plan_on(hardware, point.config, 0);
-  fill(point, plan.plan, plan.forecast, row);
-  if (hardware.peak_flops > 0) row.mfu = plan.mfu;
-  row.memory_bytes = plan.most().total();
-  row.optimizer_bytes = plan.most().of(MemoryPartKind::kOptimizer);
-  row.memory_there = static_cast<std::int64_t>(hardware.device_bytes);
-  row.fits = plan.fits;
-}
-
-void price_on_processors(const PlanHardware& hardware, const PointConfig& point, StudyRow& row) {
-  check_on_processors(point.config);
-  const ClusterForecast plan = plan_on(hardware, point.config, 0);
-  fill(point, plan.plan, plan.forecast, row);
+  row.micro_batches = plan.plan.num_micro_batches;
+  row.tokens = plan.plan.tokens_per_step();
   row.seconds = plan.seconds();
   row.parts = plan.parts;
+  row.bubble = plan.forecast.price.bubble_over_ideal;
+  row.bytes_sent = plan.bytes_sent;
+  count_collectives(plan.plan, row);
+  if (hardware.peak_flops > 0) row.mfu = plan.mfu;
+  if (hardware.on_gpus()) row.optimizer_bytes = plan.most().of(MemoryPartKind::kOptimizer);
   row.memory_bytes = plan.needed_bytes();
   row.memory_there = static_cast<std::int64_t>(hardware.device_bytes);
   row.fits = plan.fits;
@@ -90,13 +72,18 @@ void check_on_processors(const TrainConfig& config) {
 
 StudyHardware cluster_hardware(const Cluster& cluster) {
   return {cluster.name, "GPU", [cluster, hardware = hardware_of(cluster)](const PointConfig& point, StudyRow& row) {
-            price_on_cluster(cluster, hardware, point, row);
+            // config_of() refuses more than kMostGpus.
+            check_cluster_size(cluster, checked_cast<int>(point.gpus), checked_cast<int>(point.gpus / point.replicas));
+            price(hardware, point, row);
           }};
 }
 
 StudyHardware processor_hardware(const CpuRates& rates) {
   return {fmt::format("processors, by {} ({} cores)", name_of_profile(rates), rates.cores), "rank",
-          [hardware = hardware_of(rates)](const PointConfig& point, StudyRow& row) { price_on_processors(hardware, point, row); }};
+          [hardware = hardware_of(rates)](const PointConfig& point, StudyRow& row) {
+            check_on_processors(point.config);
+            price(hardware, point, row);
+          }};
 }
 
 StudyResult run_study(const StudySpec& spec, const StudyHardware& hardware, const ExecutePoint& execute,

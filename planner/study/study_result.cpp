@@ -55,17 +55,12 @@ bool is_word(const std::string& value) {
          std::isalpha(static_cast<unsigned char>(value[0]));
 }
 
-struct PartDifference {
-  TimePart part{};
-  double seconds = 0;
-};
-
 // The part that makes most of `more` against `less`, per step of equal tokens: `scale` is what times of `less` are multiplied by.
-PartDifference largest_difference(const StudyRow& more, const StudyRow& less, double scale) {
-  PartDifference largest;
+std::pair<TimePart, double> largest_difference(const StudyRow& more, const StudyRow& less, double scale) {
+  std::pair<TimePart, double> largest;
   for (std::size_t i = 0; i < kNumTimeParts; ++i) {
     const double difference = more.parts.seconds[i] - scale * less.parts.seconds[i];
-    if (difference > largest.seconds) largest = {static_cast<TimePart>(i), difference};
+    if (difference > largest.second) largest = {static_cast<TimePart>(i), difference};
   }
   return largest;
 }
@@ -115,15 +110,15 @@ double ratio(const StudyRow& slow, const StudyRow& fast) { return fast.tokens_pe
 
 std::string why_slower(const StudyResult& result, const StudyRow& slow, const StudyRow& fast) {
   const double scale = static_cast<double>(slow.tokens) / static_cast<double>(fast.tokens);  // steps of equal work are compared
-  const PartDifference most = largest_difference(slow, fast, scale);
+  const auto [part, seconds] = largest_difference(slow, fast, scale);
   const double all = slow.seconds - scale * fast.seconds;
   std::string text = fmt::format("On {} {} takes {:.2f} times as long a token as {}: ", counted(slow.gpus, result.counted_as),
                                  row_name(result.spec, slow.point), ratio(slow, fast), row_name(result.spec, fast.point));
-  text += most.seconds > all ? fmt::format("{:.3g} s more are {}, all other parts together take {:.3g} s less.", most.seconds,
-                                           part_words(most.part).cause, most.seconds - all)
-                             : fmt::format("{:.3g} of the {:.3g} s more are {}.", most.seconds, all, part_words(most.part).cause);
+  text += seconds > all ? fmt::format("{:.3g} s more are {}, all other parts together take {:.3g} s less.", seconds,
+                                      part_words(part).cause, seconds - all)
+                        : fmt::format("{:.3g} of the {:.3g} s more are {}.", seconds, all, part_words(part).cause);
   const double sent = all_bytes(slow), sent_fast = all_bytes(fast) * scale;
-  if (most.part == TimePart::kData && sent > 0)
+  if (part == TimePart::kData && sent > 0)
     text += fmt::format(" A step sends {} a {} over dp instead of {}: {}, instead of {} and {}.", dp_bytes(slow),
                         result.counted_as, dp_bytes(fast), collectives(slow), times(fast.gathers), times(fast.reductions));
   else if (sent > kAlike * sent_fast && sent_fast > 0)
@@ -135,14 +130,14 @@ std::string why_slower(const StudyResult& result, const StudyRow& slow, const St
 std::string why_less_efficient(const StudyResult& result, const StudyRow& large, const StudyRow& small) {
   const double scale = static_cast<double>(large.tokens) / static_cast<double>(small.tokens) *
                        static_cast<double>(small.gpus) / static_cast<double>(large.gpus);  // what perfect scaling would take
-  const PartDifference most = largest_difference(large, small, scale);
+  const auto [part, seconds] = largest_difference(large, small, scale);
   const std::string name = row_name(result.spec, large.point);
-  const double of_large = most.seconds > 0 ? large.parts[most.part] / large.seconds : 0;
-  const double of_small = most.seconds > 0 ? small.parts[most.part] / small.seconds : 0;
+  const double of_large = seconds > 0 ? large.parts[part] / large.seconds : 0;
+  const double of_small = seconds > 0 ? small.parts[part] / small.seconds : 0;
   return fmt::format(
       "{}from {} to {} efficiency falls to {:.2f}, most of it by {}: {:.0f} % of the step instead of {:.0f} %{}.",
       name.empty() ? "" : name + ": ", small.gpus, counted(large.gpus, result.counted_as),
-      large.efficiency, part_words(most.part).cause, 100 * of_large,
+      large.efficiency, part_words(part).cause, 100 * of_large,
       100 * of_small,
       large.micro_batches != small.micro_batches ? fmt::format(" ({} instead of {} a replica)", large.micro_batches,
                                                                counted(small.micro_batches, "micro-batch", "micro-batches"))

@@ -133,14 +133,13 @@ inline void run_without_allocating(RankContext& c) {
 
 // More operations than a communicator keeps, none awaited: issuing waits for the oldest.
 inline void queue_many(RankContext& c, std::int64_t elements, int rounds) {
-  std::vector<float> x(static_cast<std::size_t>(elements), 1.0f), y(x.size() * static_cast<std::size_t>(c.world.size()), 0.0f);
-  const TensorView a(x.data(), DType::kF32, {elements}), b(y.data(), DType::kF32, {std::ssize(y)});
+  Values x(DType::kF32, elements, [](auto) { return 1.0; }), y(DType::kF32, elements * c.world.size());
   for (int i = 0; i < rounds; ++i) {
-    c.world.all_gather(*c.queues[0], b, a);
-    c.world.reduce_scatter(*c.queues[0], a, b, ReduceOp::kMax);
+    c.world.all_gather(*c.queues[0], y.view(), x.view());
+    c.world.reduce_scatter(*c.queues[0], x.view(), y.view(), ReduceOp::kMax);
   }
   c.queues[0]->synchronize();
-  EXPECT_EQ(x[7], 1.0f);
+  expect_values(x, [](auto) { return 1.0; }, "after all operations");
 }
 
 // `arrived` counts the ranks that came to a barrier, on whatever cores there are.

@@ -13,9 +13,8 @@
 #include "core/check.h"
 #include "pipeline/schedule/partition.h"
 #include "pipeline/schedule/schedule.h"
-#include "pipeline/schedule/schedule_check.h"
 #include "pipeline/schedule/schedule_simulator.h"
-#include "tests/pipeline/schedule_text.h"
+#include "tests/pipeline/step_program_fixture.h"
 #include "tests/support/error_text.h"
 
 namespace trident {
@@ -39,16 +38,16 @@ ScheduleTimeline unit_time(const Schedule& schedule) { return simulate(schedule,
 
 TEST(Generators, CheckerAcceptsAll) {
   for_all([](int p, int m) {
-    for (const Schedule& s : {make_gpipe(p, m), make_1f1b(p, m)}) EXPECT_EQ(find_schedule_fault(s), std::nullopt) << to_text(s);
+    for (const Schedule& s : {make_gpipe(p, m), make_1f1b(p, m)}) EXPECT_EQ(fault_of_programs(s), "no error") << to_text(s);
     for (int v = 1; v <= kMaxChunks; ++v) {
       const Schedule s = make_forward_only(p, v, m);
       EXPECT_TRUE(s.forward_only());
-      EXPECT_EQ(find_schedule_fault(s), std::nullopt) << to_text(s);
+      EXPECT_EQ(fault_of_programs(s), "no error") << to_text(s);
     }
   });
   for_all_interleaved([](int p, int v, int m) {
     const Schedule s = make_interleaved(p, v, m);
-    EXPECT_EQ(find_schedule_fault(s), std::nullopt) << to_text(s);
+    EXPECT_EQ(fault_of_programs(s), "no error") << to_text(s);
   });
 }
 
@@ -137,7 +136,7 @@ TEST(Simulator, BubbleRatesAreThePublishedOnes) {
 // Split backwards: W delayed past the next I keeps a second micro-batch in flight.
 TEST(Simulator, WeightGradientsReleaseActivations) {
   const Schedule s = parse_schedule("p=1 v=1 m=2\n0F0 0I0 0F1 0I1 0W0 0W1\n");
-  EXPECT_EQ(find_schedule_fault(s), std::nullopt);
+  EXPECT_EQ(fault_of_programs(s), "no error");
   EXPECT_EQ(max_in_flight(s).per_virtual_stage, std::vector<int>{2});
   EXPECT_DOUBLE_EQ(simulate(s, uniform_costs(1, 2, 4)).makespan, 14);
 }
@@ -151,13 +150,6 @@ TEST(Simulator, MessagesDelayTheirReader) {
 TEST(Simulator, RefusesAScheduleThatBlocks) {
   const Schedule without_forward = parse_schedule("p=2 v=1 m=1\n0B0\n1F0 1B0\n");
   EXPECT_THROW(simulate(without_forward, uniform_costs(1, 1, 1)), InternalError);
-}
-
-// Text form, parser and picture of schedules.
-
-// The message of the ConfigError that parsing `text` throws.
-std::string parse_error(const std::string& text) {
-  return error_of<ConfigError>([&] { parse_schedule(text); });
 }
 
 TEST(Schedule, VirtualStagesGoRoundTheRanks) {
@@ -179,36 +171,6 @@ TEST(Schedule, TextRoundTrip) {
     for (int v = 1; v <= 3; ++v)
       for (const Schedule& s : {make_gpipe(p, 5), make_1f1b(p, 5), make_interleaved(p, v, 2 * p), make_forward_only(p, v, 5)})
         EXPECT_EQ(parse_schedule(to_text(s)), s);
-}
-
-TEST(Schedule, ParsesSplitBackward) {
-  const Schedule s = parse_schedule("p=1 v=1 m=1\n0F0 0I0 0W0\n");
-  EXPECT_EQ(s.ranks[0][1], (Action{ActionKind::kBackwardInput, 0, 0}));
-  EXPECT_EQ(s.ranks[0][2], (Action{ActionKind::kBackwardWeight, 0, 0}));
-}
-
-TEST(Schedule, ParseErrorsNameRankAndColumn) {
-  for (const char* word : {"F0", "0X1", "0F", "0F1x", "99999999999F0", "-1F0", "0"})
-    EXPECT_EQ(parse_error(fmt::format("p=2 v=1 m=1\n0F0 0B0\n1F0 {}\n", word)),
-              fmt::format("schedule, rank 1, column 1 = '{}': expected <virtual stage><F|B|I|W><micro-batch>, as in 0F2", word));
-}
-
-TEST(Schedule, ErrorsOfTheFormAreNamed) {
-  EXPECT_EQ(parse_error("p=2 v=1 m=1\n0F0\n"), "schedule: 1 lines of actions for p=2; one line per rank is needed");
-  for (const char* header : {"", "p=2", "p=2 v=1 m=0", "p=2 v=1 m=x", "v=2 p=1 m=1", "p=2 v=1 m=1 k=1", "p=2x v=1 m=1"})
-    EXPECT_EQ(parse_error(header), fmt::format("schedule, first line = '{}': expected 'p=2 v=1 m=4', each at least 1", header));
-}
-
-TEST(Schedule, OneForwardOneBackwardHasItsGrid) {
-  EXPECT_EQ(to_grid(make_1f1b(2, 2)),
-            "rank 0 | 0F0 0F1 .   .   0B0 --- .   0B1 ---\n"
-            "rank 1 | .   1F0 1B0 --- 1F1 1B1 --- .   .\n");
-}
-
-TEST(Schedule, InterleavedHasItsGrid) {
-  EXPECT_EQ(to_grid(make_interleaved(2, 2, 2)),
-            "rank 0 | 0F0 0F1 2F0 2F1 .   .   2B0 --- .   2B1 --- 0B0 --- 0B1 ---\n"
-            "rank 1 | .   1F0 1F1 3F0 3B0 --- 3F1 3B1 --- 1B0 --- 1B1 --- .   .\n");
 }
 
 std::vector<int> blocks_of_stage(const UnitsOfStage& stages) {

@@ -1,13 +1,20 @@
 // Small step programs for the tests of this folder.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <cstdint>
+#include <cstdio>
+#include <sstream>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "pipeline/schedule/partition.h"
 #include "pipeline/schedule/schedule_generators.h"
 #include "pipeline/schedule/step_program.h"
+#include "pipeline/schedule/step_program_check.h"
+#include "tests/support/error_text.h"
 
 namespace trident {
 
@@ -23,6 +30,33 @@ inline StepProgramSpec small_spec(const Schedule& schedule, ZeroPreset preset, E
   spec.data_parallel = 2;
   spec.tie = tie;
   return spec;
+}
+
+// The inverse of to_text().
+inline Schedule parse_schedule(const std::string& text) {
+  Schedule schedule;
+  std::istringstream lines(text);
+  std::string line, word;
+  std::getline(lines, line);
+  EXPECT_EQ(std::sscanf(line.c_str(), "p=%d v=%d m=%d", &schedule.num_ranks, &schedule.num_chunks, &schedule.num_micro_batches), 3);
+  while (std::getline(lines, line)) {
+    std::vector<Action>& actions = schedule.ranks.emplace_back();
+    for (std::istringstream words(line); words >> word;) {
+      Action action;
+      char kind = '?';
+      EXPECT_EQ(std::sscanf(word.c_str(), "%d%c%d", &action.virtual_stage, &kind, &action.micro_batch), 3) << word;
+      action.kind = static_cast<ActionKind>(std::string_view("FBIW").find(kind));
+      actions.push_back(action);
+    }
+  }
+  return schedule;
+}
+
+// The checker says of the programs of a schedule "no error" where every pass is there, on its rank, in its order, and nobody
+// waits for ever.
+inline std::string fault_of_programs(const Schedule& schedule) {
+  const StepProgramSpec spec = small_spec(schedule, ZeroPreset::kDdp);
+  return error_of<InternalError>([&] { check_step_programs(build_step_programs(spec), spec); });
 }
 
 inline std::string to_text(const std::vector<StepProgram>& programs) {

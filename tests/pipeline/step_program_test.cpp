@@ -16,7 +16,6 @@
 #include "pipeline/schedule/schedule_simulator.h"
 #include "pipeline/schedule/step_program_check.h"
 #include "pipeline/schedule/step_program_lists.h"
-#include "tests/pipeline/schedule_text.h"
 #include "tests/pipeline/step_program_fixture.h"
 #include "tests/support/error_text.h"
 #include "tests/support/split_schedules.h"

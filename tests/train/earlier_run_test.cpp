@@ -332,11 +332,11 @@ TEST(ModelDifference, NamesTheKeyInBothDirections) {
     ModelConfig after = before;
     change.make(after);
     ASSERT_FALSE(before == after) << change.key;
-    const std::optional<ModelDifference> found = model_difference(before, after), back = model_difference(after, before);
+    const std::optional<Difference> found = model_difference(before, after), back = model_difference(after, before);
     ASSERT_TRUE(found && back) << change.key;
-    EXPECT_EQ(found->key, change.key);
+    EXPECT_EQ(found->path, change.key);
     EXPECT_NE(found->a, found->b) << change.key;
-    EXPECT_EQ(back->key, change.key);
+    EXPECT_EQ(back->path, change.key);
   }
 }
 
@@ -352,7 +352,7 @@ TEST(ModelDifference, WhatMayDifferIsNone) {
 TEST(ModelDifference, AWindowIsShownAsInTheFile) {
   ModelConfig narrow = model_of("mistral"), none = narrow;
   narrow.sliding_window = 8, none.sliding_window = 0;
-  const std::optional<ModelDifference> found = model_difference(narrow, none);
+  const std::optional<Difference> found = model_difference(narrow, none);
   ASSERT_TRUE(found);
   EXPECT_EQ(found->a, "8");
   EXPECT_EQ(found->b, "null");
@@ -363,9 +363,9 @@ TEST(ModelDifference, LayersThatSlideAreNamedOneByOne) {
   all.sliding_window = some.sliding_window = 8;
   some.sliding_layers.assign(static_cast<std::size_t>(some.layers), true);
   some.sliding_layers[0] = false;
-  const std::optional<ModelDifference> found = model_difference(all, some);
+  const std::optional<Difference> found = model_difference(all, some);
   ASSERT_TRUE(found);
-  EXPECT_EQ(found->key, "layer_types");
+  EXPECT_EQ(found->path, "layer_types");
   EXPECT_EQ(found->a, std::string(static_cast<std::size_t>(all.layers), 's'));
   EXPECT_EQ(found->b, "f" + found->a.substr(1));
 }

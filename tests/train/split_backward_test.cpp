@@ -6,12 +6,38 @@
 #include <string>
 #include <vector>
 
+#include "device/dry/dry_device.h"
+#include "model/layer.h"
+#include "model/model_constants.h"
+#include "pipeline/schedule/step_program_check.h"
 #include "support/layout_run.h"
 #include "support/parity_cases.h"
 #include "support/split_schedules.h"
 
 namespace trident::testing {
 namespace {
+
+// By unit, as its passes tell that are run dry: whether its weight gradients, alone, read parameters.
+std::vector<bool> weight_gradient_reads(const RunPlan& plan) {
+  const LayerGeometry geometry = plan.geometry(0);
+  ArenaPlan unused;
+  const ModelConstants constants(plan.model, geometry, unused);
+  DryOps oracle(nullptr);
+  std::vector<bool> reads;
+  for (int unit = 0; unit < num_units(plan.model); ++unit)
+    reads.push_back(plan_unit(*make_unit(plan.model, unit), geometry, plan.model.hidden, constants, oracle, unit)
+                        .memory().weight_gradient_reads_weights);
+  return reads;
+}
+
+// The same plan under another schedule of as many ranks, chunks and micro-batches, which splits backwards.
+RunPlan with_schedule(RunPlan plan, const Schedule& schedule) {
+  plan.step_spec.schedule = schedule;
+  plan.step_spec.weight_gradient_reads = weight_gradient_reads(plan);
+  plan.step_programs = build_step_programs(plan.step_spec);
+  check_step_programs(plan.step_programs, plan.step_spec);
+  return plan;
+}
 
 class SplitBackward : public ::testing::TestWithParam<ParityCase> {
  protected:

@@ -24,37 +24,31 @@ std::string named_file(const std::string& path, std::string_view key) {
   }
 }
 
-struct FoundKeys {
-  JsonValue keys;
-  std::string where;  // for messages
-};
-
-FoundKeys keys_of(const ModelSource& source) {
+// The keys, and for messages where they are.
+std::pair<JsonValue, std::string> keys_of(const ModelSource& source) {
   if (!source.hf_config && !source.preset) return {source.keys, "model"};
-  FoundKeys found;
-  std::string json;
+  std::string json, where;
   if (source.hf_config) {
     const std::string folder = hub_snapshot(*source.hf_config);
     const std::string path = folder_exists(folder) ? folder + "/config.json" : folder;
     if (const std::optional<std::string> other = is_there(path) ? std::nullopt : what_stands_at(folder))
       throw ConfigError(fmt::format("model.hf_config = {}: {}", folder, *other));
     json = named_file(path, "model.hf_config");
-    found.where = fmt::format("model.hf_config = {}", path);
+    where = fmt::format("model.hf_config = {}", path);
   } else {
     json = model_preset_json(*source.preset, "model.preset");
-    found.where = "model.preset";
+    where = "model.preset";
   }
-  found.keys = hf_config_keys(parse_json(json, found.where, {.blame = ExitCode::kData}), source.keys);
-  return found;
+  return {hf_config_keys(parse_json(json, where, {.blame = ExitCode::kData}), source.keys), where};
 }
 
 }  // namespace
 
-JsonValue model_keys(const TrainConfig& config) { return keys_of(config.model).keys; }
+JsonValue model_keys(const TrainConfig& config) { return keys_of(config.model).first; }
 
 ModelConfig resolve_model(const TrainConfig& config) {
-  const FoundKeys found = keys_of(config.model);
-  return model_config_from_hf(found.keys, found.where, config.model.dropout);
+  const auto [keys, where] = keys_of(config.model);
+  return model_config_from_hf(keys, where, config.model.dropout);
 }
 
 std::optional<std::string> tokenizer_of_vocabulary(const ModelConfig& model) {

@@ -27,7 +27,7 @@ StoredConfig read_stored(const JsonValue& stored, std::string_view source);
 // run_id of what was stored; "" where it has none.
 std::string run_id_of(const JsonValue& stored);
 
-// A key path ("parallel.tensor") and both values as JSON text; "nothing" where one side lacks the key.
+// A key path ("parallel.tensor") and both values as text; "nothing" where one side lacks the key.
 struct Difference {
   std::string path, a, b;
 };

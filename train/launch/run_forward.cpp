@@ -166,7 +166,7 @@ ForwardModel forward_model_of_config(const std::string& path, const std::vector<
   if (const auto difference = model_difference(resolve_model(model.config), resolve_model(saved)))
     throw ConfigError(fmt::format("{} {}: its model's {} is {}, and {} is of a model with {}; name the checkpoint that is meant in "
                                   "--ckpt, or ask for random weights with --random-weights",
-                                  key, path, difference->key, difference->a, newest.folder, difference->b));
+                                  key, path, difference->path, difference->a, newest.folder, difference->b));
   newest.notes.push_back(fmt::format("weights of {}, the newest checkpoint of the run of {}", newest.folder, path));
   model.checkpoint = std::move(newest);
   return model;

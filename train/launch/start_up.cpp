@@ -210,12 +210,6 @@ StartUpAgreement compare_start_up(Rendezvous& job, const StartUpFacts& mine) {
 
 namespace {
 
-// The ranks of a node learn together what each knows of it.
-struct NodeFacts {
-  MemoryPool memory;
-  CoreShare share;
-};
-
 std::string to_text(const CoreShare& share) {
   return to_json_text(
       JsonValue::Object{{"node", share.node}, {"cores", share.cores}, {"quota", or_null(share.quota)}, {"ranks", share.ranks}});
@@ -231,8 +225,8 @@ CoreShare core_share_from(const std::string& text) {
   return share;
 }
 
-// Collective over both. The node's first rank puts together what its ranks tell it.
-NodeFacts node_facts(Rendezvous& job, Rendezvous& node, StartUpFacts mine) {
+// Collective over both. The node's first rank puts together what its ranks know of its memory and its cores.
+std::pair<MemoryPool, CoreShare> node_facts(Rendezvous& job, Rendezvous& node, StartUpFacts mine) {
   mine.config.clear();
   std::vector<StartUpFacts> here;
   std::vector<int> ranks;
@@ -251,10 +245,8 @@ NodeFacts node_facts(Rendezvous& job, Rendezvous& node, StartUpFacts mine) {
     text = to_json_text(JsonValue::Object{{"ranks", number_ranges(ranks)}, {"bytes", bytes}, {"share", to_text(share)}});
   }
   const JsonValue value = parse_json(node.broadcast(text, 0), "a node's facts", kExchanged);
-  NodeFacts facts;
-  facts.share = core_share_from(member(value, "share").as_string());
-  facts.memory = {facts.share.node, numbers_in(member(value, "ranks").as_string()), member(value, "bytes").as_integer()};
-  return facts;
+  CoreShare share = core_share_from(member(value, "share").as_string());
+  return {{share.node, numbers_in(member(value, "ranks").as_string()), member(value, "bytes").as_integer()}, share};
 }
 
 }  // namespace
@@ -268,18 +260,18 @@ MachineFacts weakest(Rendezvous& job, Rendezvous& node, const StartUpFacts& mine
   machine.multiplies_fp16 = lacks[1] == 0;
   if (machine.device == DeviceKind::kCuda) return machine;
 
-  const NodeFacts here = node_facts(job, node, mine);
+  const auto [memory, share] = node_facts(job, node, mine);
   const bool leads = node.rank() == 0;
-  std::array<std::int64_t, 2> sums{leads ? here.memory.bytes : 0, leads ? 1 : 0};  // of nodes
-  std::array<std::int64_t, 2> least{-here.memory.bytes / node.size(), -here.share.threads()};
+  std::array<std::int64_t, 2> sums{leads ? memory.bytes : 0, leads ? 1 : 0};  // of nodes
+  std::array<std::int64_t, 2> least{-memory.bytes / node.size(), -share.threads()};
   job.all_reduce(sums, ReduceOp::kSum);
   job.all_reduce(least, ReduceOp::kMax);
-  const int tightest = first_rank(job, here.share.threads() == -least[1]);
-  machine.core_share = core_share_from(job.broadcast(job.rank() == tightest ? to_text(here.share) : "", tightest));
+  const int tightest = first_rank(job, share.threads() == -least[1]);
+  machine.core_share = core_share_from(job.broadcast(job.rank() == tightest ? to_text(share) : "", tightest));
   machine.core_share.node = sums[1] == 1 ? CoreShare().node : fmt::format("{}, where a rank has fewest,", machine.core_share.node);
-  machine.memory = {here.memory};
+  machine.memory = {memory};
   if (sums[1] == 1) machine.memory.front().name = "this machine";
-  machine.elsewhere = {sums[0] - here.memory.bytes, -least[0]};
+  machine.elsewhere = {sums[0] - memory.bytes, -least[0]};
   return machine;
 }
 

@@ -20,11 +20,7 @@ namespace {
 
 // Parameters of a model with its adapters, and the bytes that no layout of one machine can share out further: master weight and the
 // update rule's state of what trains, the weight alone of what is frozen.
-struct LeastState {
-  double parameters = 0, bytes = 0;
-};
-
-LeastState least_state(ModelConfig model, const TrainConfig& config) {
+std::pair<double, double> least_state(ModelConfig model, const TrainConfig& config) {
   model.tuning = resolve_tuning(config, model);
   double frozen = 0;
   if (model.tuning != nullptr)

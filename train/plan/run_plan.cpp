@@ -12,12 +12,8 @@
 #include "core/at.h"
 #include "core/counted.h"
 #include "core/int_math.h"
-#include "device/dry/dry_device.h"
 #include "model/config/model_stats.h"
 #include "model/config/rope_table.h"
-#include "model/layer.h"
-#include "model/model_constants.h"
-#include "pipeline/schedule/schedule_check.h"
 #include "pipeline/schedule/schedule_generators.h"
 #include "pipeline/schedule/step_program.h"
 #include "pipeline/schedule/step_program_check.h"
@@ -202,33 +198,6 @@ std::vector<UnitBytes> unit_bytes(const RunPlan& plan) {
   return all;
 }
 
-bool splits_backward(const Schedule& schedule) {
-  return std::any_of(schedule.ranks.begin(), schedule.ranks.end(), [](const std::vector<Action>& actions) {
-    return std::any_of(actions.begin(), actions.end(), [](const Action& a) { return a.kind == ActionKind::kBackwardWeight; });
-  });
-}
-
-// By unit, as its passes tell that are run dry.
-std::vector<bool> weight_gradient_reads(const RunPlan& plan) {
-  const LayerGeometry geometry = plan.geometry(0);
-  ArenaPlan unused;
-  const ModelConstants constants(plan.model, geometry, unused);
-  DryOps oracle(nullptr);
-  std::vector<bool> reads;
-  for (int unit = 0; unit < num_units(plan.model); ++unit) {
-    const std::unique_ptr<Layer> layer = make_unit(plan.model, unit);
-    const UnitPlan dry = plan_unit(*layer, geometry, plan.model.hidden, constants, oracle, unit);
-    reads.push_back(dry.memory().weight_gradient_reads_weights);
-  }
-  return reads;
-}
-
-void make_step_programs(RunPlan& plan) {
-  if (splits_backward(plan.step_spec.schedule)) plan.step_spec.weight_gradient_reads = weight_gradient_reads(plan);
-  plan.step_programs = build_step_programs(plan.step_spec);
-  check_step_programs(plan.step_programs, plan.step_spec);
-}
-
 void take_trained_units(const RunPlan& plan, StepProgramSpec& spec) {
   std::vector<bool> trained;
   for (const UnitLayout& unit : plan.units) trained.push_back(std::ranges::any_of(unit.buckets, &BucketLayout::trainable));
@@ -254,7 +223,8 @@ void make_programs(RunPlan& plan) {
   spec.tie = trains_tied(plan) ? EmbeddingTie::kTied : EmbeddingTie::kUntied;
   spec.overlap = parallel.overlap ? Overlap::kOn : Overlap::kOff;
   spec.unit_bytes = unit_bytes(plan);
-  make_step_programs(plan);
+  plan.step_programs = build_step_programs(spec);
+  check_step_programs(plan.step_programs, spec);
   plan.eval_spec = spec;
   plan.eval_spec.schedule = make_forward_only(pipeline, chunks, plan.num_micro_batches);
   for (const StepProgram& program : plan.step_programs) plan.eval_spec.gathers_on_use.push_back(program.gathers_on_use);
@@ -267,13 +237,6 @@ void make_programs(RunPlan& plan) {
 RunPlan with_policy(RunPlan plan, const ZeroPolicy& policy) {
   plan.zero = policy;
   make_programs(plan);
-  return plan;
-}
-
-RunPlan with_schedule(RunPlan plan, const Schedule& schedule) {
-  check_schedule(schedule);
-  plan.step_spec.schedule = schedule;
-  make_step_programs(plan);
   return plan;
 }
 

@@ -130,8 +130,6 @@ std::vector<double> unit_costs(const ModelConfig& model, const BatchConfig& batc
 // The same plan under another policy, or with other micro-batches, which batch.global allows: its programs are built anew.
 RunPlan with_policy(RunPlan plan, const ZeroPolicy& policy);
 RunPlan with_micro_batch(RunPlan plan, std::int64_t micro);
-// The same plan under another schedule of as many ranks, chunks and micro-batches, checked; which may split backwards.
-RunPlan with_schedule(RunPlan plan, const Schedule& schedule);
 
 // The same layout without training: its ranks hold weights alone and run eval_programs, which decide for themselves whether they
 // gather on use. `notes` are those of forwards.

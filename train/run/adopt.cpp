@@ -156,7 +156,7 @@ std::optional<Difference> difference_of_models(TrainConfig a, TrainConfig b) {
   try {
     const ModelConfig model = resolve_model(a), other = resolve_model(b);
     if (model == other) return std::nullopt;
-    if (const auto key = model_difference(model, other)) return Difference{"model." + key->key, key->a, key->b};
+    if (const auto key = model_difference(model, other)) return Difference{"model." + key->path, key->a, key->b};
   } catch (const Error&) {  // of a file that is no longer there
   }
   return difference;
@@ -233,12 +233,12 @@ void check_initial_folder(const TrainConfig& config, const Resume& initial) {
   ModelConfig of_folder = model_of_hf(initial.folder);
   // Rows are added, and an adapter's copies may have fewer.
   if (initial.adapter != nullptr || model.vocab_size > of_folder.vocab_size) of_folder.vocab_size = model.vocab_size;
-  const std::optional<ModelDifference> difference = model_difference(model, of_folder);
+  const std::optional<Difference> difference = model_difference(model, of_folder);
   if (difference && !allows(config, "model"))
     throw ConfigError(
         fmt::format("model.{} = {}: config.json of model.init_from = {} has {}; give that value, {}, or list \"model\" in "
                     "checkpoint.allow",
-                    difference->key, difference->a, initial.folder, difference->b, without_model(config)));
+                    difference->path, difference->a, initial.folder, difference->b, without_model(config)));
 }
 
 }  // namespace

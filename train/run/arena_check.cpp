@@ -116,24 +116,14 @@ const MemoryPool* pool_of(const RunPlan& plan, int rank) {
   return found == plan.memory.end() ? nullptr : &*found;
 }
 
-// The ranks that share a machine or a GPU.
-struct PoolNeed {
-  double total = 0;
-  std::optional<double> free = {};  // the least that any of them sees
-};
-
-bool fits(const MemoryPool& pool, const PoolNeed& need) { return need.total <= bytes_for_arenas(pool, need.free); }
-
 // Ranks that share `pool` need memory together, those without one each alone. The least that any of them sees counts as free.
-PoolNeed need_of_pool(const MemoryPool* pool, Communicator& world, Stream& stream, const ArenaNeed& mine) {
+ArenaNeed need_of_pool(const MemoryPool* pool, Communicator& world, Stream& stream, const ArenaNeed& mine) {
   const std::vector<int> sharers = pool != nullptr ? pool->ranks : std::vector<int>{world.rank()};
   const std::unique_ptr<Communicator> part = std::ssize(sharers) < world.size() ? world.split(sharers, "memory") : nullptr;
   Communicator& group = part ? *part : world;
-  auto total = static_cast<std::int64_t>(mine.total), less_free = -static_cast<std::int64_t>(mine.free.value_or(0));
-  group.all_reduce(stream, TensorView(&total, DType::kI64, {1}), ReduceOp::kSum);
-  group.all_reduce(stream, TensorView(&less_free, DType::kI64, {1}), ReduceOp::kMax);
-  stream.synchronize();
-  PoolNeed need{static_cast<double>(total), std::nullopt};
+  const std::int64_t total = over_ranks(group, stream, static_cast<std::int64_t>(mine.total), ReduceOp::kSum);
+  const std::int64_t less_free = over_ranks(group, stream, -static_cast<std::int64_t>(mine.free.value_or(0)), ReduceOp::kMax);
+  ArenaNeed need{.total = static_cast<double>(total)};
   if (mine.free) need.free = -static_cast<double>(less_free);
   return need;
 }
@@ -163,9 +153,9 @@ std::vector<ArenaNeed> arena_needs(const RunPlan& plan, std::span<const DryRun> 
 void check_free(const RunPlan& plan, Communicator& world, Stream& stream, const ArenaNeed& mine,
                 const std::function<std::vector<ArenaNeed>()>& needs_of_all) {
   const MemoryPool* const pool = pool_of(plan, world.rank());
-  const PoolNeed need = need_of_pool(pool, world, stream, mine);  // collective: also without a pool
+  const ArenaNeed need = need_of_pool(pool, world, stream, mine);  // collective: also without a pool
   std::string refusal;
-  if (pool != nullptr && !fits(*pool, need)) {
+  if (pool != nullptr && need.total > bytes_for_arenas(*pool, need.free)) {
     std::vector<ArenaNeed> needs = needs_of_all();
     for (const int rank : pool->ranks) at(needs, rank).free = need.free;
     try {

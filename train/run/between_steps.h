@@ -29,18 +29,15 @@ struct StopVote {
 // says that time is up or is busy.
 StopVote agree_to_stop(Communicator& world, Stream& stream, const StopVote& mine);
 
-// Counts of one rank, or of all: bytes sent by axis are summed, the others maximised.
-struct LoggedCounts {
+// The numbers of a line of the log, of one rank or of all: bytes sent by axis are summed, the other numbers maximised.
+struct LogTotals {
   std::array<double, kNumAxes> bytes{};
   std::int64_t planned_bytes = 0, granted_bytes = 0;  // of the arena
   std::int64_t save_nanoseconds = 0;                  // that checkpoints held training up since the last line
+  StepTimes times;                                    // since the last line; of all ranks, of a mean step and rank
+  Extremes busy = {};                                 // of all ranks
 };
-struct LogTotals {
-  LoggedCounts counts;
-  StepTimes times;  // of a mean step and rank
-  Extremes busy;
-};
-// Collective; on every rank. `since_log`: this rank's times of the steps since the last line.
-LogTotals totals_for_log(Communicator& world, Stream& stream, const LoggedCounts& mine, const StepTimes& since_log);
+// Collective; on every rank.
+LogTotals totals_for_log(Communicator& world, Stream& stream, const LogTotals& mine);
 
 }  // namespace trident

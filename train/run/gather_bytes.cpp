@@ -19,6 +19,12 @@ void in_pieces(std::int64_t total, std::int64_t piece, const std::function<void(
 
 }  // namespace
 
+std::int64_t over_ranks(Communicator& world, Stream& stream, std::int64_t mine, ReduceOp op) {
+  world.all_reduce(stream, TensorView(&mine, DType::kI64, {1}), op);
+  stream.synchronize();
+  return mine;
+}
+
 int first_rank(Communicator& world, Stream& stream, bool is) {
   std::int32_t distance = is ? world.size() - world.rank() : 0;  // from the end
   world.all_reduce(stream, TensorView(&distance, DType::kI32, {1}), ReduceOp::kMax);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
@@ -13,6 +14,8 @@
 
 namespace trident {
 
+// Collective. The sum or the maximum of the ranks' numbers, on every rank.
+std::int64_t over_ranks(Communicator& world, Stream& stream, std::int64_t mine, ReduceOp op);
 // Collective; on every rank.
 Extremes extremes_of(Communicator& world, Stream& stream, double mine);
 // Collective. The first rank for which `is` holds, or -1, on every rank.

@@ -9,10 +9,9 @@
 namespace trident {
 
 void warn_of_non_finite(Communicator& world, Stream& stream, const StepResult& result, const Logger& logger) {
-  std::int32_t ranks = result.non_finite.empty() ? 0 : 1;
-  const int first = first_rank(world, stream, ranks != 0);
-  world.all_reduce(stream, TensorView(&ranks, DType::kI32, {1}), ReduceOp::kSum);
-  stream.synchronize();
+  const bool is_one = !result.non_finite.empty();
+  const int first = first_rank(world, stream, is_one);
+  const std::int64_t ranks = over_ranks(world, stream, is_one ? 1 : 0, ReduceOp::kSum);
   if (world.rank() != first) return;
   logger.warning("gradient is not finite, no rank applies the update: {}{}", result.non_finite,
                  ranks == 1 ? "" : fmt::format(" (and parameters of {} more rank{})", ranks - 1, ranks == 2 ? "" : "s"));

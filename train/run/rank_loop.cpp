@@ -117,7 +117,9 @@ void RankLoop::set_phase(RunPhase phase) {
 
 // Rank 0 creates the run directory once every rank has its memory, so that a run that cannot start leaves nothing behind.
 void RankLoop::open() {
-  const std::int64_t largest = largest_arena();  // also a barrier: everybody is here
+  // Also a barrier: everybody is here.
+  const std::int64_t largest = over_ranks(trainer_.context().world(), trainer_.context().host_stream(),
+                                          trainer_.arena_plan().total_bytes(), ReduceOp::kMax);
   begun_ = checkpoints_.begin(say_).value_or(TrainingState());
   skipped_in_a_row_ = static_cast<int>(begun_.skipped_in_a_row);
   summary_.skipped = begun_.skipped;
@@ -358,15 +360,15 @@ double RankLoop::masked_flops_share() const {
 
 // Collective.
 void RankLoop::log(const StepResult& result, double seconds) {
-  const LoggedCounts mine{trainer_.context().bytes_sent(), trainer_.arena().planned_bytes(), trainer_.arena().high_water(),
-                          static_cast<std::int64_t>(1e9 * checkpoints_.take_blocked_seconds())};
-  const LogTotals totals = totals_for_log(trainer_.context().world(), trainer_.context().host_stream(), mine, since_log_);
-  const std::array<double, kNumAxes>& bytes = totals.counts.bytes;
+  const LogTotals totals = totals_for_log(
+      trainer_.context().world(), trainer_.context().host_stream(),
+      {trainer_.context().bytes_sent(), trainer_.arena().planned_bytes(), trainer_.arena().high_water(),
+       static_cast<std::int64_t>(1e9 * checkpoints_.take_blocked_seconds()), since_log_});
   const auto steps = static_cast<std::int64_t>(since_log_.steps);
   since_log_ = StepTimes();
-  summary_.bytes_counted = bytes;
-  summary_.planned_bytes = totals.counts.planned_bytes;
-  summary_.granted_bytes = totals.counts.granted_bytes;
+  summary_.bytes_counted = totals.bytes;
+  summary_.planned_bytes = totals.planned_bytes;
+  summary_.granted_bytes = totals.granted_bytes;
   if (rank() != 0) return;
   // Where another start takes up what this one saves on its way, no line tells of the stop.
   if (!is_logged(updates()) && checkpoints_.saves_on_the_way() && can_go_on(plan_.config)) return;
@@ -376,9 +378,9 @@ void RankLoop::log(const StepResult& result, double seconds) {
   const double computed_share = metrics.masked_flops_share.value_or(1);
   metrics.mfu = peak_flops_.share(metrics.step, flops_per_token * metrics.tokens_per_s, say_, computed_share);
   metrics.peak_bytes = summary_.granted_bytes;
-  std::ranges::transform(bytes, metrics.comm_bytes.begin(), [](double sent) { return std::llround(sent); });
+  std::ranges::transform(totals.bytes, metrics.comm_bytes.begin(), [](double sent) { return std::llround(sent); });
   std::optional<double> save_seconds;
-  if (checkpoints_.saves_on_the_way()) save_seconds = 1e-9 * static_cast<double>(totals.counts.save_nanoseconds);
+  if (checkpoints_.saves_on_the_way()) save_seconds = 1e-9 * static_cast<double>(totals.save_nanoseconds);
   sink_.step(metrics, steps, totals.times, totals.busy, save_seconds);
 }
 
@@ -438,24 +440,6 @@ EvalMetrics RankLoop::evaluate() {
   return metrics;
 }
 
-// Collective.
-std::int64_t RankLoop::largest_arena() {
-  std::int64_t bytes = trainer_.arena_plan().total_bytes();
-  Stream& stream = trainer_.context().host_stream();
-  trainer_.context().world().all_reduce(stream, TensorView(&bytes, DType::kI64, {1}), ReduceOp::kMax);
-  stream.synchronize();
-  return bytes;
-}
-
-// Collective.
-std::int64_t RankLoop::total_bytes_between_nodes() {
-  std::int64_t bytes = here_.inter_node_bytes ? here_.inter_node_bytes() : 0;
-  Stream& stream = trainer_.context().host_stream();
-  trainer_.context().world().all_reduce(stream, TensorView(&bytes, DType::kI64, {1}), ReduceOp::kSum);
-  stream.synchronize();
-  return bytes;
-}
-
 void RankLoop::close() {
   set_phase(RunPhase::kFinishing);
   sink_.close();
@@ -475,7 +459,8 @@ void RankLoop::close() {
   summary_.run_tokens = tokens();
   summary_.replayed_bubble = replay_bubble(plan_, collect_cpu_seconds(trainer_, plan_));
   show_last_step();
-  summary_.bytes_between_nodes = total_bytes_between_nodes();
+  summary_.bytes_between_nodes = over_ranks(trainer_.context().world(), trainer_.context().host_stream(),
+                                            here_.inter_node_bytes ? here_.inter_node_bytes() : 0, ReduceOp::kSum);
   summary_.timed_steps = since_start_.steps;
   summary_.first_step_alone = attempts_ == 1;
   summary_.step_spread = middle_half(last_steps_);

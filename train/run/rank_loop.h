@@ -74,8 +74,6 @@ class RankLoop {
   StepMetrics metrics_of(const StepResult& result, double seconds) const;
   void log(const StepResult& result, double seconds);
   EvalMetrics evaluate();
-  std::int64_t largest_arena();
-  std::int64_t total_bytes_between_nodes();
   void show_last_step();
   bool write_report();
   void close();

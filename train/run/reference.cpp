@@ -177,7 +177,7 @@ void check_reference(const RunInputs& inputs) {
   if (const auto other = model_difference(model_of(reference), resolve_model(config)))
     throw ConfigError(
         fmt::format("reference = {}: is of another model: {} is {}, and this one's is {}; name weights of the same model",
-                    in_quotes(config.reference), other->key, other->a, other->b));
+                    in_quotes(config.reference), other->path, other->a, other->b));
   // Adapters stay as they are where the weights that are read have none.
   const bool has = has_adapters(reference);
   if (has != has_adapters(initial))

@@ -101,10 +101,8 @@ SavePlan save_plan_of(const RunPlan& plan, RankTrainer& trainer, const std::vect
 
 // Refuses a folder of a run that is alive before anything there is touched.
 std::int64_t RunCheckpoints::take_directory(const SavePlan& plan) {
-  std::int64_t bytes = bytes_on_disk(plan);
-  Stream& stream = trainer_.context().host_stream();
-  trainer_.context().world().all_reduce(stream, TensorView(&bytes, DType::kI64, {1}), ReduceOp::kSum);
-  stream.synchronize();
+  ParallelContext& context = trainer_.context();
+  const std::int64_t bytes = over_ranks(context.world(), context.host_stream(), bytes_on_disk(plan), ReduceOp::kSum);
   if (rank_ != 0) return bytes;
   refuse_if_written(plan_.config.run.dir, {.checkpoints = directory_});
   lease_ = take_checkpoint_dir(inputs_, bytes, logger_);
@@ -209,9 +207,7 @@ std::int64_t staging_of(const TrainConfig& config, const SavePlan& plan, double 
 
 // Memory that the system can neither move nor swap out is not taken without a word.
 void RunCheckpoints::say_page_locked(std::int64_t bytes, const Say& say) const {
-  Stream& stream = trainer_.context().host_stream();
-  trainer_.context().world().all_reduce(stream, TensorView(&bytes, DType::kI64, {1}), ReduceOp::kMax);
-  stream.synchronize();
+  bytes = over_ranks(trainer_.context().world(), trainer_.context().host_stream(), bytes, ReduceOp::kMax);
   if (rank_ != 0) return;
   say(fmt::format("checkpoints go through page-locked host memory, at most {:.1f} MB of it on a rank (checkpoint.staging)",
                   1e-6 * static_cast<double>(bytes)));

@@ -269,8 +269,8 @@ void draw_weights(const ParamStore& store, const ShardHolder& holder, Device& de
   }
 }
 
-std::optional<ModelDifference> model_difference(const ModelConfig& a, const ModelConfig& b) {
-  std::optional<ModelDifference> difference;
+std::optional<Difference> model_difference(const ModelConfig& a, const ModelConfig& b) {
+  std::optional<Difference> difference;
   const auto compare = [&](std::string_view key, const auto& of_a, const auto& of_b) {
     if (!difference && of_a != of_b) difference = {std::string(key), text_of(of_a), text_of(of_b)};
   };

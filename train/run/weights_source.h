@@ -105,9 +105,6 @@ void draw_weights(const ParamStore& store, const ShardHolder& holder, Device& de
 
 // The first key of config.json in which two models differ, and both values; nothing: their weights mean the same. Dropout, the
 // spread of random initial weights, and positions beyond those that are learned may differ.
-struct ModelDifference {
-  std::string key, a, b;
-};
-std::optional<ModelDifference> model_difference(const ModelConfig& a, const ModelConfig& b);
+std::optional<Difference> model_difference(const ModelConfig& a, const ModelConfig& b);
 
 }  // namespace trident

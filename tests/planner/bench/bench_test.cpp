@@ -322,15 +322,16 @@ RunPlan plan_of(const std::vector<std::string>& settings) {
 // As calibration measures them, on a machine whose constants are those of `rates`.
 TrainedSteps steps_by(const CpuRates& rates, const std::vector<std::string>& settings) {
   TrainedSteps steps{plan_of(settings)};
-  const CpuForecast forecast = forecast_on_processors_here(steps.plan, rates);
+  Forecast ranks_alone;
+  const double cpu = forecast_on_processors_here(steps.plan, rates, ranks_alone).cpu_seconds;
+  steps.wall = ranks_alone.price.seconds;
   CpuRates bare = rates;
   bare.constants = {};
   for (CollectiveTimes& t : bare.collectives) t.seconds = LogTable({{1}}, {1e-12}, {0});
-  const CpuForecast operations = forecast_on_processors_here(steps.plan, bare);
+  const double operations = forecast_on_processors_here(steps.plan, bare, ranks_alone).cpu_seconds;
   const double ranks = steps.plan.world_size();
-  steps.cpu = forecast.cpu_seconds / ranks;
-  steps.wall = forecast.forecast.price.seconds;
-  steps.operations = operations.cpu_seconds / ranks;
+  steps.cpu = cpu / ranks;
+  steps.operations = operations / ranks;
   return steps;
 }
 
@@ -440,8 +441,8 @@ TEST(CallsInTraining, ScaleTheTablesOfTheirKindAndNoOther) {
     EXPECT_NEAR(t.seconds.at(sides), fitted ? 2e-5 : 1e-5, 1e-10) << t.threads << to_string(t.in);
   }
   const std::array<double, 2> sizes{128, 64};
-  for (const AttentionTimes& t : rates.attention)
-    EXPECT_NEAR(t.seconds_per_head.at(sizes), t.threads == 1 && t.dtype == DType::kF32 ? 3e-5 : 1e-5, 1e-10);
+  for (const OperationTimes& t : rates.attention)
+    EXPECT_NEAR(t.seconds.at(sizes), t.threads == 1 && t.compute == DType::kF32 ? 3e-5 : 1e-5, 1e-10);
 }
 
 // Ranks of several threads take the cores from each other: calls of several took twice as long by the clock.

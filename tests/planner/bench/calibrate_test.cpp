@@ -68,21 +68,23 @@ void expect_prices_of_other_models(const CpuRates& rates) {
         std::vector<std::string> settings = layout;
         settings.push_back(std::string("precision.compute=") + '"' + precision + '"');
         const RunPlan plan = plan_of(text, settings);
-        const CpuForecast forecast = forecast_on_processors_here(plan, rates);
+        Forecast ranks;
+        const ProcessPlan forecast = forecast_on_processors_here(plan, rates, ranks);
         EXPECT_GT(forecast.step_seconds, 1e-5);
         EXPECT_LT(forecast.step_seconds, 10);
         EXPECT_EQ(forecast.shares_cores, plan.world_size() > rates.cores);
         if (forecast.shares_cores)
           EXPECT_GE(forecast.step_seconds, forecast.cpu_seconds / rates.cores);
         else
-          EXPECT_DOUBLE_EQ(forecast.step_seconds, forecast.forecast.price.seconds);
+          EXPECT_DOUBLE_EQ(forecast.step_seconds, ranks.price.seconds);
         EXPECT_GT(forecast.resident_bytes, forecast.arena_bytes);
       }
 }
 
 void expect_nothing_hidden_on_one_rank(const CpuRates& rates) {
-  const CpuForecast one = forecast_on_processors_here(plan_of(testing::tiny_llama_config(), {}), rates);
-  EXPECT_NEAR(one.forecast.price.seconds / one.cpu_seconds, 1, 0.02);
+  Forecast ranks;
+  const ProcessPlan one = forecast_on_processors_here(plan_of(testing::tiny_llama_config(), {}), rates, ranks);
+  EXPECT_NEAR(ranks.price.seconds / one.cpu_seconds, 1, 0.02);
 }
 
 TEST(Calibrate, MeasuresWhatModelsNeedThatItDidNotTrain) {

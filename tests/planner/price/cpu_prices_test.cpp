@@ -276,7 +276,7 @@ TEST(CpuRates, TheShippedProfileIsWholeAndMonotonic) {
     EXPECT_EQ(fallen, table.values());
   };
   for (const ProductTimes& t : rates.products) check(t.seconds, t.source);
-  for (const AttentionTimes& t : rates.attention) check(t.seconds_per_head, t.source);
+  for (const OperationTimes& t : rates.attention) check(t.seconds, t.source);
   for (const OperationTimes& t : rates.operations) check(t.seconds, t.source);
   for (const CollectiveTimes& t : rates.collectives) check(t.seconds, t.source);
   for (const DType compute : {DType::kF32, DType::kBF16}) {

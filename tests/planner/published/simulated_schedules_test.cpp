@@ -9,8 +9,8 @@
 #include <ctime>
 
 #include "core/check.h"
-#include "pipeline/schedule/schedule_check.h"
 #include "pipeline/schedule/schedule_generators.h"
+#include "tests/pipeline/step_program_fixture.h"
 
 namespace trident {
 namespace {
@@ -84,12 +84,12 @@ TEST(SimulatedSchedules, SplitBackwardsAreCompleteInOrderAndDoNotBlock) {
     for (int p = 1; p <= 8; ++p)
       for (int m = 1; m <= 16; ++m) {
         const Schedule schedule = make_simulated_schedule(kind, p, 1, m, kUneven).placed.schedule;
-        EXPECT_EQ(find_schedule_fault(schedule).value_or("none"), "none") << to_string(kind) << '\n' << to_text(schedule);
+        EXPECT_EQ(fault_of_programs(schedule), "no error") << to_string(kind) << '\n' << to_text(schedule);
       }
 }
 
-// Checks any placement as schedule_check does the usual one: each action lies where it should; an input gradient comes after its
-// forward and before its weight gradient; ascending order. That nothing blocks, simulate() says.
+// Checks any placement as the check of programs does the usual one: each action lies where it should; an input gradient comes
+// after its forward and before its weight gradient; ascending order. That nothing blocks, simulate() says.
 void expect_complete(const PlacedSchedule& placed) {
   const Schedule& schedule = placed.schedule;
   const int stages = schedule.num_virtual_stages(), m = schedule.num_micro_batches;

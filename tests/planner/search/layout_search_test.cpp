@@ -91,7 +91,7 @@ TEST(LayoutSearch, FindsWhatTryingAllFinds) {
 
 // Looking at fewer may not change what is best: bounds that are as high as they may be.
 TEST(LayoutSearch, PrunesOnlyWhatCannotBeAmongTheBest) {
-  std::vector<BoundedLayout> candidates;
+  std::vector<TimedLayout> candidates;
   std::vector<double> seconds;
   std::uint64_t state = 7;
   for (int i = 0; i < 3000; ++i) {
