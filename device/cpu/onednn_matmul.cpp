@@ -38,7 +38,6 @@ namespace {
 //   in    out    shape                                             entry point            why
 //   f32   f32    without summands                                  dnnl_sgemm             no class of shapes is slow
 //   bf16  any    a not transposed, k >= kVocabulary, no AMX        blocked_product.h      1.15-1.19x the primitive
-//   bf16  any    likewise, n >= kVocabulary, m >= kManyRows        blocked_product.h      1.03-1.10x the primitive
 //   bf16  f32    a transposed, b not, k >= kLongSum (dW += dY^T X) dnnl_gemm_bf16bf16f32  1.1-1.7x the primitive on AMX,
 //                                                                                         1.0-1.3x on AVX512-BF16; slower for
 //                                                                                         short sums
@@ -51,7 +50,7 @@ namespace {
 //                                                                                         reads b once, at memory's rate
 enum class EntryPoint : std::uint8_t { kNothing, kFewRows, kSgemm, kGemmBf16, kPrimitive, kBlocked };
 
-constexpr std::int64_t kLongSum = 512, kVocabulary = 16384, kManyRows = 1024;
+constexpr std::int64_t kLongSum = 512, kVocabulary = 16384;
 
 // Products of fewer multiply-adds are made by the calling thread alone: they are over before a second thread, which sleeps while it
 // waits, has come. From docs/benchmarks/2026-11-23-few-threads.md.
@@ -225,8 +224,7 @@ class OnednnMatmul::Implementation {
     if (s.in == DType::kF32) return EntryPoint::kSgemm;
     if (s.in == DType::kF16 || bf16_ == Bf16Products::kConverted) return EntryPoint::kBlocked;
     const bool has_pairs = kernels_.level == IsaLevel::kAvx512 && !onednn_has_native_amx();
-    const bool vocabulary = s.k >= kVocabulary || (s.n >= kVocabulary && s.m >= kManyRows);
-    if (has_pairs && s.transpose_a == Transpose::kNo && vocabulary) return EntryPoint::kBlocked;
+    if (has_pairs && s.transpose_a == Transpose::kNo && s.k >= kVocabulary) return EntryPoint::kBlocked;
     const bool weight_gradient = s.transpose_a == Transpose::kYes && s.transpose_b == Transpose::kNo && s.out == DType::kF32;
     if (weight_gradient && s.k >= kLongSum && dnnl_gemm_bf16bf16f32 != nullptr) return EntryPoint::kGemmBf16;
     return EntryPoint::kPrimitive;
