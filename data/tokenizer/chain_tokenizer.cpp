@@ -1,7 +1,6 @@
 #include "data/tokenizer/chain_tokenizer.h"
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <span>
 #include <unordered_map>
@@ -16,50 +15,10 @@
 
 namespace trident {
 
-const std::string_view kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-
 namespace {
 
 constexpr std::size_t kMaxAddedBytes = std::size_t{4} << 20;
 constexpr std::string_view kEndOfDocument = "<|endoftext|>";
-// As OpenAI writes it by now.
-constexpr std::string_view kGpt2Spelled = R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
-
-// Returns the value of a <0x..>, or -1.
-int fallback_byte(std::string_view token) {
-  if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return -1;
-  unsigned value = 0;
-  const char* const end = std::from_chars(token.data() + 3, token.data() + 5, value, 16).ptr;
-  return end == token.data() + 5 ? static_cast<int>(value) : -1;
-}
-
-std::string decoded(std::string text, const std::vector<DecodeStep>& steps) {
-  const std::size_t most = most_made_of(text.size());
-  for (const DecodeStep& step : steps) {
-    if (text.size() > most) refuse_growth(most, text.size());
-    std::string bytes;
-    std::size_t begin = 0, end = text.size();
-    switch (step.kind) {
-      case DecodeStep::Kind::kBytes:
-        if (append_bytes_of_spelling(text, &bytes)) text = bytes;
-        break;
-      case DecodeStep::Kind::kFallback:
-        if (const int byte = fallback_byte(text); byte >= 0) text.assign(1, static_cast<char>(byte));
-        break;
-      case DecodeStep::Kind::kReplace: text = replaced(text, step.pattern.get(), step.found, step.content, most); break;
-      case DecodeStep::Kind::kStrip:
-        for (std::size_t i = 0; i < step.begin && std::string_view(text).substr(begin).starts_with(step.found); ++i)
-          begin += step.found.size();
-        for (std::size_t i = 0; i < step.end && end - begin >= step.found.size() &&
-                                std::string_view(text).substr(begin, end - begin).ends_with(step.found);
-             ++i)
-          end -= step.found.size();
-        text = text.substr(begin, end - begin);
-        break;
-    }
-  }
-  return text;
-}
 
 // In the order of the file, as the library numbers them: one that the vocabulary lacks follows all ids that there are so far, and
 // no gap of the vocabulary's counts.
@@ -230,10 +189,11 @@ ChainTokenizer::ChainTokenizer(ChainParts parts) : parts_(std::move(parts)), fir
   is_control_.resize(size);
   for (const std::int32_t id : controls) is_control_[static_cast<std::size_t>(id)] = true;
   texts_.reserve(spelled.num_bytes());
+  std::string buffer;
   for (std::size_t id = 0; id < size; ++id) {
     const auto content = contents.find(id);
     if (!spelled.has(id) && content == contents.end()) continue;
-    texts_.add(id, decoded(content != contents.end() ? content->second : std::string(spelled[id]), parts_.of_token));
+    texts_.add(id, changed(content != contents.end() ? content->second : spelled[id], parts_.of_token, &buffer));
   }
   for (const auto& ids : {parts_.special.before, parts_.special.after})
     for (const std::int32_t id : ids)
@@ -312,7 +272,8 @@ std::string ChainTokenizer::decode(std::span<const std::int32_t> ids) const {
     if (!bytes.empty()) bytes += parts_.between;
     bytes += token_text(id);
   }
-  return parts_.of_text.empty() ? bytes : decoded(std::move(bytes), parts_.of_text);
+  std::string buffer;
+  return parts_.of_text.empty() ? bytes : std::string(changed(bytes, parts_.of_text, &buffer));
 }
 
 std::optional<std::int32_t> ChainTokenizer::find(std::string_view token) const {
@@ -428,7 +389,6 @@ void ChainEncoder::set_ends(Call& call, std::string_view text, std::string_view 
 }  // namespace
 
 std::string line_of_split(std::string_view pattern, std::string_view behavior, bool invert) {
-  if (pattern == kGpt2Spelled) pattern = kGpt2Pattern;
   return fmt::format("split {}, {}{}", in_quotes(pattern, pattern.size()), behavior, invert ? ", inverted" : "");
 }
 

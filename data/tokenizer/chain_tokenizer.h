@@ -14,19 +14,6 @@
 
 namespace trident {
 
-struct DecodeStep {
-  enum class Kind : std::uint8_t {
-    kBytes,     // spelled bytes become bytes; a token with another character stays
-    kFallback,  // <0x..> becomes that byte
-    kReplace,
-    kStrip,     // at most so many `found` at the begin and at the end
-  };
-  Kind kind;
-  std::string found = {}, content = {};
-  SharedScanner pattern = nullptr;
-  std::size_t begin = 0, end = 0;
-};
-
 struct ChainParts {
   std::string name, source;             // as the user named it; the file, for messages
   std::string kind = "tokenizer.json";  // for the description
@@ -37,7 +24,7 @@ struct ChainParts {
   bool is_ranks = false;                // a token is merged of any two, the lowest id first; `merges` and `rules` are not looked at
   std::vector<BpeMerge> merges = {};
   BpeRules rules = {};
-  std::vector<DecodeStep> of_token = {}, of_text = {};  // to each token alone; then to the text that they make
+  std::vector<TextStep> of_token = {}, of_text = {};  // to each token alone; then to the text that they make
   std::string between = {};                             // tokens, in a decoded text
   SpecialIds special = {};                              // `before` and `after`; the others are settled by the texts
   std::string bos = {}, pad = {};                       // "": not named; a text that is no token names none
@@ -47,8 +34,7 @@ struct ChainParts {
 // DataError: an added token twice, or of another id than the library gives it.
 std::unique_ptr<Tokenizer> make_chain_tokenizer(ChainParts parts);
 
-// A step of ChainParts::steps; equal for patterns that mean the same.
+// A step of ChainParts::steps.
 std::string line_of_split(std::string_view pattern, std::string_view behavior, bool invert);
-extern const std::string_view kGpt2Pattern;  // ByteLevel's own
 
 }  // namespace trident

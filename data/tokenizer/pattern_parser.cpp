@@ -120,6 +120,7 @@ class PatternParser {
       if (pattern_.sets.size() == kMaxPatternSets) refuse(at_, fmt::format("more than {} different classes", kMaxPatternSets));
       pattern_.sets.push_back(std::move(set));
       found = pattern_.sets.end() - 1;
+      found->write_out();
     }
     return {.kind = PatternNode::Kind::kSet, .set = static_cast<std::size_t>(found - pattern_.sets.begin())};
   }
@@ -266,10 +267,10 @@ class PatternParser {
     if (fold_) refuse(begin, "\\w inside (?i)");
     // Outside classes Oniguruma has the numbers of Latin-1 among them, too.
     constexpr char32_t kLatin[] = {0xB2, 0xB4, 0xB9, 0xBA, 0xBC, 0xBF}, kJoiners[] = {0x200C, 0x200E};
-    const CharSet more = dialect_ == PatternDialect::kFancyRegex ? CharSet::of_bounds(kJoiners)
+    const CharSet more = dialect_ == PatternDialect::kFancyRegex ? CharSet(kJoiners)
                          : in_class                              ? CharSet()
-                                                                 : CharSet::of_bounds(kLatin);
-    return CharSet::of_categories(kWordCategories) | CharSet::of_bounds(word_bounds()) | more;
+                                                                 : CharSet(kLatin);
+    return CharSet::of_categories(kWordCategories) | CharSet(word_bounds()) | more;
   }
 
   // Reads what follows \p or \P.
@@ -290,7 +291,7 @@ class PatternParser {
       if (kShortNames.substr(i * 2, 2) == name) categories = CategorySet{1} << i;
     if (script.empty() && categories == 0)
       refuse(begin, fmt::format("the property {}", in_quotes(text_.substr(begin, at_ - begin))));
-    const CharSet set = categories != 0 ? CharSet::of_categories(categories) : CharSet::of_bounds(script);
+    const CharSet set = categories != 0 ? CharSet::of_categories(categories) : CharSet(script);
     return negated ? ~set : set;
   }
 

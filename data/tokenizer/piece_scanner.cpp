@@ -83,57 +83,43 @@ std::unique_ptr<const PieceScanner> scanner_of() {
 constexpr auto kHuggingFace = PatternDialect::kOniguruma, kTiktoken = PatternDialect::kFancyRegex;
 
 constexpr KnownPattern kKnown[] = {
-    {"gpt2", R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)", kHuggingFace},
-    {"r50k", R"('(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s)", kTiktoken},
+    {"gpt2", kGpt2Pattern, kHuggingFace, scanner_of<rules::Gpt2>},
+    {"r50k", R"('(?:[sdmt]|ll|ve|re)| ?\p{L}++| ?\p{N}++| ?[^\s\p{L}\p{N}]++|\s++$|\s+(?!\S)|\s)", kTiktoken,
+     scanner_of<rules::Gpt2>},
     {"llama3",
      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     kHuggingFace},
+     kHuggingFace, scanner_of<rules::Cl100k<kLetters, 3>>},
     {"cl100k",
      R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+|\s++$|\s*[\r\n]|\s+(?!\S)|\s)",
-     kTiktoken},
+     kTiktoken, scanner_of<rules::Cl100k<kLetters, 3, rules::Spaces::kLinesButAtEnd>>},
     {"qwen2", R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     kHuggingFace},
+     kHuggingFace, scanner_of<rules::Cl100k<kLetters, 1>>},
     {"qwen3.5",
      R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|)"
      R"(\s*[\r\n]+|\s+(?!\S)|\s+)",
-     kHuggingFace},
+     kHuggingFace, scanner_of<rules::Cl100k<kLetters | kMarks, 1>>},
     {"o200k",
      R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
      R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*(?i:'s|'t|'re|'ve|'m|'ll|'d)?|)"
      R"(\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     kTiktoken},
+     kTiktoken, scanner_of<rules::O200k<true, 3>>},
     {"tekken",
      R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|)"
      R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|)"
      R"(\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)",
-     kTiktoken},
-    {"deepseek-1", R"(\p{N}{1,3})", kHuggingFace},
-    {"deepseek-2", "[\u4E00-\u9FA5\u3040-\u309F\u30A0-\u30FF]+", kHuggingFace},
+     kTiktoken, scanner_of<rules::O200k<false, 1>>},
+    {"deepseek-1", R"(\p{N}{1,3})", kHuggingFace, scanner_of<rules::WithGaps<rules::DeepSeekNumbers>>},
+    {"deepseek-2", "[\u4E00-\u9FA5\u3040-\u309F\u30A0-\u30FF]+", kHuggingFace,
+     scanner_of<rules::WithGaps<rules::DeepSeekIdeographs>>},
     {"deepseek-3",
      "[!\"#$%&'()*+,\\-./:;<=>?@\\[\\\\\\]^_`{|}~][A-Za-z]+|[^\r\n\\p{L}\\p{P}\\p{S}]?[\\p{L}\\p{M}]+| ?[\\p{P}\\p{S}]+[\r\n]*|"
      "\\s*[\r\n]+|\\s+(?!\\S)|\\s+",
-     kHuggingFace},
+     kHuggingFace, scanner_of<rules::WithGaps<rules::DeepSeekWords>>},
     {"deepseek-3-escaped",
      R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|)"
      R"(\s*[\r\n]+|\s+(?!\S)|\s+)",
-     kHuggingFace},
+     kHuggingFace, scanner_of<rules::WithGaps<rules::DeepSeekWords>>},
 };
-
-constexpr std::unique_ptr<const PieceScanner> (*kScanners[])() = {
-    scanner_of<rules::Gpt2>,
-    scanner_of<rules::Gpt2>,
-    scanner_of<rules::Cl100k<kLetters, 3>>,
-    scanner_of<rules::Cl100k<kLetters, 3, rules::Spaces::kLinesButAtEnd>>,
-    scanner_of<rules::Cl100k<kLetters, 1>>,
-    scanner_of<rules::Cl100k<kLetters | kMarks, 1>>,
-    scanner_of<rules::O200k<true, 3>>,
-    scanner_of<rules::O200k<false, 1>>,
-    scanner_of<rules::WithGaps<rules::DeepSeekNumbers>>,
-    scanner_of<rules::WithGaps<rules::DeepSeekIdeographs>>,
-    scanner_of<rules::WithGaps<rules::DeepSeekWords>>,
-    scanner_of<rules::WithGaps<rules::DeepSeekWords>>,
-};
-static_assert(std::size(kScanners) == std::size(kKnown));
 
 }  // namespace
 
@@ -142,7 +128,7 @@ std::span<const KnownPattern> known_patterns() { return kKnown; }
 std::unique_ptr<const PieceScanner> piece_scanner(std::string_view pattern, std::string_view where, PatternDialect dialect) {
   const auto known = std::ranges::find(kKnown, pattern, &KnownPattern::text);
   // Oniguruma reads one of these patterns otherwise: in cl100k's, {1,3}+ is a repeat of a repeat.
-  if (known != std::end(kKnown) && (dialect == known->dialect || known->name != "cl100k")) return kScanners[known - kKnown]();
+  if (known != std::end(kKnown) && (dialect == known->dialect || known->name != "cl100k")) return known->make();
   return std::make_unique<PatternScanner>(pattern, where, dialect);
 }
 

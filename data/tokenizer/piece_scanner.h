@@ -32,11 +32,15 @@ class PieceScanner {
 // Hugging Face's tokenizers read patterns with Oniguruma, tiktoken with fancy-regex; a few constructs mean something else there.
 enum class PatternDialect : std::uint8_t { kOniguruma, kFancyRegex };
 
+// ByteLevel's own.
+inline constexpr std::string_view kGpt2Pattern = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
+
 // A pattern with a scanner of its own.
 struct KnownPattern {
   std::string_view name;  // a tokenizer's; further spellings of a pattern, and DeepSeek's second and third one, have their own
   std::string_view text;
   PatternDialect dialect;  // of the library that has it; the other one may read it otherwise
+  std::unique_ptr<const PieceScanner> (*make)();
 };
 std::span<const KnownPattern> known_patterns();
 

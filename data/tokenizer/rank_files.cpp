@@ -17,8 +17,8 @@
 namespace trident {
 namespace {
 
-constexpr std::size_t kMaxTokenBytes = 1024;
 constexpr std::size_t kMaxSquares = std::size_t{1} << 29;  // of tokens' bytes: all splits of all tokens are looked up
+constexpr std::size_t kMaxRankValues = 16;
 constexpr std::string_view kRankRemedy = "copy the file again";
 
 // tekken.json before it named them itself.
@@ -74,9 +74,6 @@ std::optional<Rank> rank_of(std::string_view line) {
 }
 
 void add_rank(const Rank& rank, const std::string& where, TokenTexts& tokens) {
-  if (rank.bytes.size() > kMaxTokenBytes)
-    throw DataError(
-        fmt::format("{}: a token of {} bytes, the limit is {}; {}", where, rank.bytes.size(), kMaxTokenBytes, kRankRemedy));
   if (tokens.find(rank.bytes) >= 0) throw DataError(fmt::format("{}: the token occurs twice; {}", where, kRankRemedy));
   if (!tokens.add(rank.bytes, static_cast<std::size_t>(rank.id)))
     throw DataError(fmt::format("{}: id {} occurs twice; {}", where, rank.id, kRankRemedy));
@@ -90,10 +87,6 @@ void check_bytes(const TokenTexts& tokens, const std::string& path) {
     const char byte = static_cast<char>(b);
     if (tokens.find({&byte, 1}) < 0) throw DataError(fmt::format("{}: no token for the byte 0x{:02x}; {}", path, b, kRankRemedy));
   }
-}
-
-JsonRules rules_for(std::string_view text) {
-  return {.comments = JsonComments::kRefused, .max_bytes = text.size(), .blame = ExitCode::kData};
 }
 
 }  // namespace
@@ -147,7 +140,7 @@ void set_pattern(std::string_view name_or_text, const std::string& where, ChainP
                                   in_quotes(name_or_text), fmt::join(names, ", ")));
   }
   if (name_or_text.starts_with("qwen")) {
-    parts.text.normalizers.push_back({.kind = NormalizerStep::Kind::kForm});
+    parts.text.normalizers.push_back({.kind = TextStep::Kind::kForm});
     parts.steps.emplace_back("normalize NFC");
   }
   parts.text.splits.push_back({.pattern = piece_scanner(pattern, where, is_name ? known->dialect : PatternDialect::kFancyRegex)});
@@ -165,25 +158,16 @@ ChainParts read_tekken(std::string_view content, const std::string& path) {
   std::vector<Rank> ranks;
   JsonValue config = JsonValue::Object(), specials;
   std::size_t values_left = JsonRules().max_values;
-  const auto is_integer_of = [](const JsonValue& value, std::int64_t wanted) {
-    return value.is_integer() && value.as_integer() == wanted;
-  };
   const auto rank_in = [&] {
-    Rank rank{"", -1};
-    if (scanner.kind() != JsonValue::Kind::kObject)
-      throw DataError(fmt::format("{}: vocab[{}] is no object; {}", path, ranks.size(), kRankRemedy));
-    scanner.members([&](const std::string& key) {
-      std::size_t left = 1;
-      if (key == "token_bytes" && scanner.kind() == JsonValue::Kind::kString)
-        rank.bytes = from_base64(scanner.string()).value_or("");
-      else if (key == "rank" && scanner.kind() == JsonValue::Kind::kNumber)
-        rank.id = is_integer_of(scanner.value(left), std::ssize(ranks)) ? std::ssize(ranks) : -1;
-      else scanner.skip();
-    });
-    if (rank.bytes.empty() || rank.id < 0)
+    std::size_t left = kMaxRankValues;
+    const JsonValue item = scanner.value(left);
+    const JsonValue *const bytes = item.find("token_bytes"), *const rank = item.find("rank");
+    std::optional<std::string> token;
+    if (bytes != nullptr && bytes->is_string()) token = from_base64(bytes->as_string());
+    if (!token || rank == nullptr || *rank != JsonValue(std::ssize(ranks)))
       throw DataError(fmt::format("{}: vocab[{}] has no token_bytes in base64, or a rank that is not its place; {}", path,
                                   ranks.size(), kRankRemedy));
-    ranks.push_back(std::move(rank));
+    ranks.push_back({*token, 0});
   };
   if (scanner.kind() != JsonValue::Kind::kObject) throw DataError(fmt::format("{}: no JSON object; {}", path, kRankRemedy));
   scanner.members([&](const std::string& key) {

@@ -1,5 +1,7 @@
 #include "data/tokenizer/text_chain.h"
 
+#include <algorithm>
+#include <charconv>
 #include <cstdint>
 #include <span>
 #include <utility>
@@ -40,18 +42,76 @@ std::string without_accents(std::string_view text) {
   return out;
 }
 
-std::string_view apply(const NormalizerStep& step, std::string_view text, std::size_t most, std::string* out) {
+// How long a text may become.
+constexpr std::size_t most_made_of(std::size_t bytes) {
+  return std::max(4 * bytes, std::min(256 * bytes + 4096, std::size_t{64} << 20));
+}
+
+[[noreturn]] void refuse_growth(std::size_t most, std::size_t bytes) {
+  throw DataError(fmt::format(
+      "a text grows to {} bytes by the tokenizer's replacements, the limit for it is {}; use another tokenizer", bytes, most));
+}
+
+std::string replaced(std::string_view text, const PieceScanner* pattern, std::string_view found, std::string_view content,
+                     std::size_t most) {
+  std::string out;
+  const auto put = [&](std::string_view part) {
+    out += part;
+    if (out.size() > most) refuse_growth(most, out.size());
+  };
+  if (pattern != nullptr) {
+    std::size_t begin = 0;
+    pattern->cut(text, [&](std::span<const PieceScanner::Piece> pieces) {
+      for (const PieceScanner::Piece& piece : pieces) {
+        put(piece.matched ? content : text.substr(begin, piece.end - begin));
+        begin = piece.end;
+      }
+    });
+    return out;
+  }
+  std::size_t at = 0;
+  for (std::size_t next = 0; (next = text.find(found, at)) != std::string_view::npos; at = next + found.size()) {
+    put(text.substr(at, next - at));
+    put(content);
+  }
+  put(text.substr(at));
+  return out;
+}
+
+std::string_view without(std::string_view text, const TextStep& step) {
+  for (std::size_t i = 0; i < step.begin && text.starts_with(step.found); ++i) text.remove_prefix(step.found.size());
+  for (std::size_t i = 0; i < step.end && text.ends_with(step.found); ++i) text.remove_suffix(step.found.size());
+  return text;
+}
+
+// Returns the value of a <0x..>, or -1.
+int fallback_byte(std::string_view token) {
+  if (token.size() != 6 || !token.starts_with("<0x") || token[5] != '>') return -1;
+  unsigned value = 0;
+  const char* const end = std::from_chars(token.data() + 3, token.data() + 5, value, 16).ptr;
+  return end == token.data() + 5 ? static_cast<int>(value) : -1;
+}
+
+std::string_view apply(const TextStep& step, std::string_view text, std::size_t most, std::string* out) {
   switch (step.kind) {
-    case NormalizerStep::Kind::kForm: return normalized(text, step.form, out);
-    case NormalizerStep::Kind::kLowercase: return lowercased(text, out);
-    case NormalizerStep::Kind::kStrip: return stripped(text, step.left, step.right);
-    case NormalizerStep::Kind::kReplace:
+    case TextStep::Kind::kForm: return normalized(text, step.form, out);
+    case TextStep::Kind::kLowercase: return lowercased(text, out);
+    case TextStep::Kind::kStrip: return stripped(text, step.left, step.right);
+    case TextStep::Kind::kReplace:
       if (step.pattern == nullptr && text.find(step.found) == std::string_view::npos) return text;
       return *out = replaced(text, step.pattern.get(), step.found, step.content, most);
-    case NormalizerStep::Kind::kPrepend:
+    case TextStep::Kind::kPrepend:
       if (text.empty() || step.content.empty()) return text;
       return *out = step.content + std::string(text);
-    case NormalizerStep::Kind::kStripAccents: return *out = without_accents(text);
+    case TextStep::Kind::kStripAccents: return *out = without_accents(text);
+    case TextStep::Kind::kBytes:
+      out->clear();
+      return append_bytes_of_spelling(text, out) ? *out : text;
+    case TextStep::Kind::kFallback: {
+      const int byte = fallback_byte(text);
+      return byte < 0 ? text : *out = std::string(1, static_cast<char>(byte));
+    }
+    case TextStep::Kind::kStripText: return without(text, step);
   }
   return text;
 }
@@ -86,41 +146,10 @@ std::vector<Span> behaved(std::vector<Span> spans, SplitStep::Behavior behavior)
 
 }  // namespace
 
-void refuse_growth(std::size_t most, std::size_t bytes) {
-  throw DataError(fmt::format(
-      "a text grows to {} bytes by the tokenizer's replacements, the limit for it is {}; use another tokenizer", bytes, most));
-}
-
-std::string replaced(std::string_view text, const PieceScanner* pattern, std::string_view found, std::string_view content,
-                     std::size_t most) {
-  std::string out;
-  const auto put = [&](std::string_view part) {
-    out += part;
-    if (out.size() > most) refuse_growth(most, out.size());
-  };
-  if (pattern != nullptr) {
-    std::size_t begin = 0;
-    pattern->cut(text, [&](std::span<const PieceScanner::Piece> pieces) {
-      for (const PieceScanner::Piece& piece : pieces) {
-        put(piece.matched ? content : text.substr(begin, piece.end - begin));
-        begin = piece.end;
-      }
-    });
-    return out;
-  }
-  std::size_t at = 0;
-  for (std::size_t next = 0; (next = text.find(found, at)) != std::string_view::npos; at = next + found.size()) {
-    put(text.substr(at, next - at));
-    put(content);
-  }
-  put(text.substr(at));
-  return out;
-}
-
-std::string_view TextChain::normalize(std::string_view text, std::string* buffer) const {
+std::string_view changed(std::string_view text, std::span<const TextStep> steps, std::string* buffer) {
   std::string other;
   const std::size_t most = most_made_of(text.size());
-  for (const NormalizerStep& step : normalizers) {
+  for (const TextStep& step : steps) {
     if (text.size() > most) refuse_growth(most, text.size());
     const std::string_view made = apply(step, text, most, &other);
     if (made.data() != other.data()) {

@@ -17,14 +17,30 @@ namespace trident {
 
 using SharedScanner = std::shared_ptr<const PieceScanner>;
 
-struct NormalizerStep {
-  enum class Kind : std::uint8_t { kForm, kLowercase, kReplace, kPrepend, kStrip, kStripAccents };
+// A change of a text, by a normalizer or by a decoder.
+struct TextStep {
+  enum class Kind : std::uint8_t {
+    kForm,
+    kLowercase,
+    kReplace,
+    kPrepend,
+    kStrip,
+    kStripAccents,
+    kBytes,      // spelled bytes become bytes; a text with another character stays
+    kFallback,   // <0x..> becomes that byte
+    kStripText,  // at most so many `found` at the begin and at the end
+  };
   Kind kind;
   NormalForm form = NormalForm::kNfc;
   std::string found = {}, content = {};  // of kReplace: what is replaced, unless by a pattern, and by what; of kPrepend: the latter
   SharedScanner pattern = nullptr;
   bool left = false, right = false;  // of kStrip
+  std::size_t begin = 0, end = 0;    // of kStripText
 };
+
+// What the steps make of a text: `text` itself, a part of it, or what is written to *buffer. DataError: replacements of
+// replacements grow without end, and each character of a short text may stand for many.
+std::string_view changed(std::string_view text, std::span<const TextStep> steps, std::string* buffer);
 
 struct SplitStep {
   enum class Kind : std::uint8_t {
@@ -42,11 +58,10 @@ struct SplitStep {
 
 // All text is well-formed UTF-8; after kSpell and back again pieces are bytes of it.
 struct TextChain {
-  std::vector<NormalizerStep> normalizers;
+  std::vector<TextStep> normalizers;
   std::vector<SplitStep> splits;
 
-  // Returns `text` itself where nothing changes; else what is written to *buffer. DataError: refuse_growth().
-  std::string_view normalize(std::string_view text, std::string* buffer) const;
+  std::string_view normalize(std::string_view text, std::string* buffer) const { return changed(text, normalizers, buffer); }
   // Gives the pieces of a normalized text in order, many at a time: of `of`, from `begin` on, each to its end. None is empty.
   using Take = FunctionRef<void(std::string_view of, std::size_t begin, std::span<const PieceScanner::Piece> pieces)>;
   void split(std::string_view text, Take take) const { split_from(0, text, take, false); }
@@ -54,17 +69,5 @@ struct TextChain {
  private:
   void split_from(std::size_t step, std::string_view text, Take take, bool is_spelled) const;
 };
-
-// How long a text may become by normalizers or a decoder, and the refusal of a longer one (DataError): replacements of replacements
-// grow without end, and each character of a short text may stand for many.
-constexpr std::size_t most_made_of(std::size_t bytes) {
-  return std::max(4 * bytes, std::min(256 * bytes + 4096, std::size_t{64} << 20));
-}
-[[noreturn]] void refuse_growth(std::size_t most, std::size_t bytes);
-
-// `text` with each match of `pattern`, or each `found` where that is nullptr, replaced by `content`. DataError
-// beyond `most` bytes.
-std::string replaced(std::string_view text, const PieceScanner* pattern, std::string_view found, std::string_view content,
-                     std::size_t most);
 
 }  // namespace trident

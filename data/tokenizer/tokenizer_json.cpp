@@ -71,11 +71,10 @@ PatternText pattern_of(JsonPart& part) {
 }
 
 // Reads a Replace. Where its pattern matches nothing at all, the library 0.23.3 repeats bytes of a text or panics.
-template <class Step>
-PatternText read_replace(JsonPart& part, Step& step) {
+PatternText read_replace(JsonPart& part, TextStep& step) {
   PatternText pattern = pattern_of(part);
   const std::string key = pattern.is_regex ? "pattern.Regex" : "pattern.String", where = part.where(key);
-  step.kind = Step::Kind::kReplace;
+  step.kind = TextStep::Kind::kReplace;
   step.content = part.text("content");
   const bool may_be_empty = pattern.is_regex
                                 ? parse_pattern(pattern.text, where, PatternDialect::kOniguruma).root.lengths().least == 0
@@ -87,10 +86,10 @@ PatternText read_replace(JsonPart& part, Step& step) {
 }
 
 void add_normalizer(const std::string& type, JsonPart& part, ChainParts& parts) {
-  using Kind = NormalizerStep::Kind;
+  using Kind = TextStep::Kind;
   constexpr std::pair<std::string_view, NormalForm> kForms[] = {
       {"NFC", NormalForm::kNfc}, {"NFD", NormalForm::kNfd}, {"NFKC", NormalForm::kNfkc}, {"NFKD", NormalForm::kNfkd}};
-  NormalizerStep step{.kind = Kind::kForm};
+  TextStep step{.kind = Kind::kForm};
   std::string line = "normalize " + type;
   if (const auto form = std::ranges::find(kForms, type, &std::pair<std::string_view, NormalForm>::first);
       form != std::end(kForms)) {
@@ -226,7 +225,7 @@ void add_post_processor(const std::string& type, JsonPart& part, SpecialIds& spe
 }
 
 void read_decoder(const JsonValue* value, const std::string& file, ChainParts& parts) {
-  using Kind = DecodeStep::Kind;
+  using Kind = TextStep::Kind;
   if (value == nullptr || value->is_null()) {
     if (parts.rules.over_bytes) parts.of_token = {{.kind = Kind::kBytes}};
     else parts.between = " ";
@@ -234,7 +233,7 @@ void read_decoder(const JsonValue* value, const std::string& file, ChainParts& p
   }
   bool is_one = false;  // the tokens have become one text
   read_parts(value, "decoder", "decoders", file, [&](const std::string& type, JsonPart& part) {
-    DecodeStep step{.kind = Kind::kBytes};
+    TextStep step{.kind = Kind::kBytes};
     bool joins = false;
     if (type == "ByteLevel") {
       for (const char* key : {"add_prefix_space", "trim_offsets", "use_regex"}) part.flag(key, true);
@@ -247,7 +246,7 @@ void read_decoder(const JsonValue* value, const std::string& file, ChainParts& p
     } else if (type == "Replace") {
       read_replace(part, step);
     } else if (type == "Strip") {
-      step.kind = Kind::kStrip;
+      step.kind = Kind::kStripText;
       step.found = part.text("content");
       if (step.found.empty()) part.refuse("content", step.found, "a character");
       step.begin = static_cast<std::size_t>(part.count("start", 0)), step.end = static_cast<std::size_t>(part.count("stop", 0));
@@ -259,21 +258,14 @@ void read_decoder(const JsonValue* value, const std::string& file, ChainParts& p
   });
 }
 
-// A list that stands before the vocabulary.
-struct LaterMerges {
-  std::string_view text;
-  std::int64_t first_line = 1, bytes_before = 0;  // the latter on that line
-};
-
 // A list of "left right" strings, or of pairs, which newer files have.
-void read_merges(JsonScanner& scanner, const std::string& file, const LaterMerges& place, MergeReader& reader) {
+void read_merges(JsonScanner& scanner, const std::string& file, MergeReader& reader) {
   scanner.items([&] {
     std::size_t values_left = kMaxMergeValues;
     const JsonValue merge = scanner.value(values_left);
     const auto refuse_merge = [&](std::string_view what) {
-      const std::int64_t before = merge.line() == place.first_line ? place.bytes_before : 0;
       throw DataError(fmt::format("{}:{}:{}: {} in model.merges {}; the file is damaged; copy it again", file, merge.line(),
-                                  before + merge.column(), on_one_line(to_json_text(merge).substr(0, kShownMerge)), what));
+                                  merge.column(), on_one_line(to_json_text(merge).substr(0, kShownMerge)), what));
     };
     std::string_view left, right;
     if (merge.is_array() && merge.items().size() == 2 && merge.items()[0].is_string() && merge.items()[1].is_string()) {
@@ -293,15 +285,11 @@ void read_merges(JsonScanner& scanner, const std::string& file, const LaterMerge
 // The file's values but for the tokens and merges of its model, which may be many: these go to `parts`.
 class TokenizerJson {
  public:
-  TokenizerJson(std::string_view text, const std::string& file, ChainParts& parts)
-      : text_(text),
-        file_(file),
-        parts_(parts),
-        rules_{.comments = JsonComments::kRefused, .max_bytes = text.size(), .blame = ExitCode::kData} {}
+  TokenizerJson(const std::string& file, ChainParts& parts) : file_(file), parts_(parts) {}
 
-  JsonValue read() {
+  JsonValue read(std::string_view text) {
     try {
-      JsonScanner scanner(text_, file_, rules_);
+      JsonScanner scanner(text, file_, rules_for(text));
       JsonValue root = read_root(scanner);
       scanner.end();
       return root;
@@ -311,12 +299,10 @@ class TokenizerJson {
     }
   }
 
-  // Once the prefix is known.
-  void read_later_merges(const std::string& prefix) {
-    MergeReader reader(parts_.tokens, prefix, parts_.merges);
-    rules_.first_line = later_.first_line;
-    JsonScanner scanner(later_.text, file_, rules_);
-    read_merges(scanner, file_, later_, reader);
+  // Once the tokens and the prefix are known.
+  void read_later_merges() {
+    MergeReader reader(parts_.tokens, parts_.rules.prefix, parts_.merges);
+    if (merges_) read_merges(*merges_, file_, reader);
   }
 
  private:
@@ -341,10 +327,8 @@ class TokenizerJson {
         read_vocab(scanner, file_, parts_.tokens);
         model.back().value = JsonValue::Object();
       } else if (key == "merges" && kind == JsonValue::Kind::kArray) {
-        later_.text = scanner.skip();
-        const std::string_view before(text_.data(), static_cast<std::size_t>(later_.text.data() - text_.data()));
-        later_.first_line = 1 + std::ranges::count(before, '\n');
-        later_.bytes_before = static_cast<std::int64_t>(before.size() - (before.rfind('\n') + 1));
+        merges_ = scanner;
+        scanner.skip();
         model.back().value = JsonValue::Array();
       } else {
         model.back().value = scanner.value(values_left);
@@ -353,11 +337,9 @@ class TokenizerJson {
     return model;
   }
 
-  std::string_view text_;
   const std::string& file_;
   ChainParts& parts_;
-  JsonRules rules_;
-  LaterMerges later_;
+  std::optional<JsonScanner> merges_;  // where the list begins
 };
 
 void read_model(const JsonValue& value, TokenizerJson& json, ChainParts& parts) {
@@ -380,7 +362,7 @@ void read_model(const JsonValue& value, TokenizerJson& json, ChainParts& parts) 
     model.refuse("vocab", vocab == nullptr ? JsonValue() : *vocab, "an object of token: id");
   if (merges == nullptr || !merges->is_array()) model.refuse("merges", merges == nullptr ? JsonValue() : *merges, "a list");
   model.end();
-  json.read_later_merges(parts.rules.prefix);
+  json.read_later_merges();
   if (unk.empty()) return;
   const std::int32_t id = parts.tokens.find(unk);
   if (id >= 0) parts.rules.unk = id;
@@ -406,8 +388,8 @@ AddedToken read_added_token(const JsonValue& item, const JsonValue* id, const st
 ChainParts read_tokenizer_json(std::string_view text, const std::string& path) {
   ChainParts parts{.name = path, .source = path};
   parts.rules.over_bytes = false;
-  TokenizerJson json(text, parts.source, parts);
-  const JsonValue value = json.read();
+  TokenizerJson json(parts.source, parts);
+  const JsonValue value = json.read(text);
   JsonPart root(value, "", parts.source);
   for (const char* key : {"version", "truncation", "padding"}) root.find(key);  // a text is never cut or filled here
   read_parts(root.find("normalizer"), "normalizer", "normalizers", parts.source,

@@ -33,13 +33,6 @@ struct FoundFile {
   std::string folder, path, content;
 };
 
-JsonValue read_object(const std::string& path) {
-  const std::string text = read_file(path);
-  JsonValue value =
-      parse_json(text, path, {.comments = JsonComments::kRefused, .max_bytes = std::size_t{16} << 20, .blame = ExitCode::kData});
-  return value.is_object() ? value : JsonValue(JsonValue::Object());
-}
-
 // The tokens that a tokenizer_config.json has by id, or nothing where it has no such table.
 std::optional<std::vector<AddedToken>> tokens_by_id(const JsonValue& config, const std::string& path) {
   const JsonValue* const table = config.find("added_tokens_decoder");
@@ -96,11 +89,11 @@ void add_named_tokens(const std::string& folder, const JsonValue& config, ChainP
   if (std::optional<std::vector<AddedToken>> by_id = tokens_by_id(config, path)) {
     std::ranges::stable_sort(*by_id, {}, &AddedToken::id);
     for (AddedToken& token : *by_id) add(std::move(token), false);
-  } else if (file_exists(old_path)) {
+  } else {
     std::vector<AddedToken> tokens;
     std::set<std::string_view> names{kEndOfText};
     for (const AddedToken& token : named) names.insert(token.content);
-    const JsonValue root = read_object(old_path);
+    const JsonValue root = object_in(old_path);
     for (const JsonMember& member : root.members()) {
       JsonValue item;
       item.set("content", member.key);
@@ -209,8 +202,7 @@ ChainParts parts_of_pair(const FoundFile& file, const TokenizerSource&) {
 // Qwen's folders have ranks and their control tokens apart.
 bool read_qwen_config(const std::string& folder, bool needs_pattern, bool needs_special, ChainParts& parts) {
   const std::string path = folder + "/tokenizer_config.json";
-  if (!file_exists(path)) return false;
-  const JsonValue config = read_object(path);
+  const JsonValue config = tokenizer_config_of(folder);
   const JsonValue* const kind = config.find("tokenizer_class");
   const bool is_qwen = kind != nullptr && kind->is_string() && kind->as_string().starts_with("Qwen2Tokenizer");
   if (needs_pattern && !is_qwen) return false;
@@ -241,14 +233,14 @@ ChainParts parts_of_ranks(const FoundFile& file, const TokenizerSource& source) 
 
 ChainParts parts_of_tekken(const FoundFile& file, const TokenizerSource&) { return read_tekken(file.content, file.path); }
 
-bool begins_as_object(std::string_view content) {
+bool is_object(std::string_view content) {
   const std::size_t at = content.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
   return at != content.npos && content[at] == '{';
 }
 // A vocabulary may have a token of the name, too, but no object under it.
 bool is_tokenizer_json(std::string_view content) {
   constexpr std::string_view kModel = "\"model\"";
-  if (!begins_as_object(content)) return false;
+  if (!is_object(content)) return false;
   for (std::size_t at = 0; (at = content.find(kModel, at)) != content.npos; at += kModel.size()) {
     const std::size_t colon = content.find_first_not_of(" \t\r\n", at + kModel.size());
     const std::size_t value = colon == content.npos ? colon : content.find_first_not_of(" \t\r\n", colon + 1);
@@ -256,7 +248,6 @@ bool is_tokenizer_json(std::string_view content) {
   }
   return false;
 }
-bool is_object(std::string_view content) { return begins_as_object(content); }
 // The first field of a protocol buffer, of pieces.
 bool is_sentencepiece(std::string_view content) { return content.starts_with('\n'); }
 bool is_parquet(std::string_view content) { return content.starts_with("PAR1"); }
@@ -275,7 +266,7 @@ constexpr Reader kReaders[] = {
     {"tekken.json", "tekken.json", is_tekken, parts_of_tekken},
     {"vocab.json and merges.txt", "vocab.json", is_object, parts_of_pair},
     {"tiktoken ranks", "*.tiktoken", is_rank_file, parts_of_ranks},
-    {"tiktoken ranks", "tokenizer.model", is_rank_file, parts_of_ranks},
+    {"tiktoken ranks", "*.model", is_rank_file, parts_of_ranks},
     {"SentencePiece model", "*.model", is_sentencepiece, nullptr},
     {"WordPiece vocabulary", "vocab.txt", is_any, nullptr},
     {"Parquet file", "*.parquet", is_parquet, nullptr},

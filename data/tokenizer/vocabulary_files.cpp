@@ -6,11 +6,11 @@
 #include "core/check.h"
 #include "core/json_reader.h"
 #include "core/printable.h"
+#include "data/tokenizer/json_part.h"
 
 namespace trident {
 namespace {
 
-constexpr std::size_t kMergesPerToken = 16;  // more are no vocabulary's, and take memory
 constexpr std::size_t kShownId = 80;
 
 }  // namespace
@@ -44,7 +44,6 @@ std::string_view MergeReader::add(std::string_view left, std::string_view right)
   merged_.assign(left).append(right.substr(std::min(prefix_.size(), right.size())));
   const std::int32_t result = tokens_.find(merged_);
   if (result < 0) return "the result is no token";
-  if (merges_.size() >= kMergesPerToken * tokens_.size()) return "there are more merges than tokens could have";
   merges_.push_back({left_id, right_id, result});
   return "";
 }
@@ -53,7 +52,7 @@ ChainParts gpt2_parts() {
   ChainParts parts{.name = {}, .source = {}, .kind = "vocab.json and merges.txt"};
   parts.text.splits.push_back({.pattern = piece_scanner(kGpt2Pattern, "")});
   parts.steps.push_back(line_of_split(kGpt2Pattern, "Isolated", false));
-  parts.of_token = {{.kind = DecodeStep::Kind::kBytes}};
+  parts.of_token = {{.kind = TextStep::Kind::kBytes}};
   parts.added = plain_added_tokens();
   return parts;
 }
@@ -62,8 +61,7 @@ void read_vocabulary(const VocabularyFiles& files, ChainParts& parts) {
   parts.tokens = TokenTexts(files.vocab_json.size());
   parts.merges.clear();
   try {
-    JsonScanner scanner(files.vocab_json, files.vocab_source,
-                        {.comments = JsonComments::kRefused, .max_bytes = files.vocab_json.size(), .blame = ExitCode::kData});
+    JsonScanner scanner(files.vocab_json, files.vocab_source, rules_for(files.vocab_json));
     if (scanner.kind() != JsonValue::Kind::kObject)
       throw DataError(fmt::format("{}: not a JSON object of token: id; use the files of one tokenizer", files.vocab_source));
     read_vocab(scanner, files.vocab_source, parts.tokens);

@@ -22,7 +22,7 @@ std::string ranks_of_bytes() {
 // Their content says what files are, and what ranks lack is asked for.
 TEST(RankFiles, RanksNeedAPatternAndControlTokens) {
   const TemporaryFolder folder;
-  const std::string model = folder / "tokenizer.model", special = folder / "special.json";
+  const std::string model = folder / "tiktoken.model", special = folder / "special.json";
   write_file(model, ranks_of_bytes() + "YWI= 256\nYWJj 300\n");  // ab, abc
   write_file(special, R"({"<|end|>": 400})");
   const auto load = [&](std::optional<std::string> pattern, std::optional<std::string> file, const std::string& name) {
