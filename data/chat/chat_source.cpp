@@ -49,8 +49,22 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kBuiltIn{
 )"},
 }};
 
+constexpr std::size_t kMaxNamed = 1 << 14;  // values in special_tokens_map.json
 constexpr JsonRules kRules{.comments = JsonComments::kRefused, .max_bytes = std::size_t{64} << 20, .blame = ExitCode::kData,
                            .max_values = std::size_t{1} << 22};
+
+std::string text_of_file(const std::string& path) {
+  const RandomAccessFile file(path);
+  if (file.size() > (1 << 20))
+    throw DataError(fmt::format("{}: {} bytes; a chat template has at most {}", path, file.size(), 1 << 20));
+  return read_file(path);
+}
+
+JsonValue object_in(const std::string& path, const JsonRules& rules) {
+  JsonValue value;
+  if (std::filesystem::exists(path)) value = read_json_file(path, rules);
+  return value.is_object() ? value : JsonValue(JsonValue::Object());
+}
 
 // apply_chat_template hands these to templates.
 void read_special_tokens(const JsonValue& config, ChatVariables* out) {
@@ -65,7 +79,7 @@ void read_special_tokens(const JsonValue& config, ChatVariables* out) {
 
 std::optional<ChatTemplate> parsed_if_there(const std::string& path) {
   if (!std::filesystem::exists(path)) return std::nullopt;
-  return ChatTemplate::parse(read_file(path), path);
+  return ChatTemplate::parse(text_of_file(path), path);
 }
 
 // "chat_template" of a tokenizer_config.json.
@@ -93,16 +107,12 @@ std::optional<ChatSource> source_in(const JsonValue& config, const std::string& 
 
 }  // namespace
 
-JsonValue object_in(const std::string& path) {
-  JsonValue value;
-  if (std::filesystem::exists(path)) value = read_json_file(path, kRules);
-  return value.is_object() ? value : JsonValue(JsonValue::Object());
-}
-
 JsonValue tokenizer_config_of(const std::string& folder) {
-  JsonValue config = object_in(folder + "/tokenizer_config.json");
+  JsonValue config = object_in(folder + "/tokenizer_config.json", kRules);
   if (config.find("added_tokens_decoder") != nullptr) return config;
-  const JsonValue named = object_in(folder + "/special_tokens_map.json");
+  JsonRules few = kRules;
+  few.max_values = kMaxNamed;
+  const JsonValue named = object_in(folder + "/special_tokens_map.json", few);
   for (const JsonMember& member : named.members()) config.set(member.key, member.value);
   return config;
 }
@@ -113,9 +123,9 @@ std::optional<ChatSource> find_chat_source(const std::string& folder, const std:
   std::optional<ChatSource> source;
   for (const auto& [built_in, text] : kBuiltIn)
     if (name == built_in) source = ChatSource{ChatTemplate::parse(text, fmt::format("the built-in template {}", name)), {}, {}};
-  if (!source && !name.empty()) source = ChatSource{ChatTemplate::parse(read_file(name), name), {}, {}};
+  if (!source && !name.empty()) source = ChatSource{ChatTemplate::parse(text_of_file(name), name), {}, {}};
   if (!source && !folder.empty() && std::filesystem::exists(template_path))
-    source = ChatSource{ChatTemplate::parse(read_file(template_path), template_path),
+    source = ChatSource{ChatTemplate::parse(text_of_file(template_path), template_path),
                         parsed_if_there(folder + "/additional_chat_templates/tool_use.jinja"), {}};
   if (!source) source = source_in(config, config_path);
   if (source) read_special_tokens(config, &source->variables);

@@ -61,23 +61,63 @@ std::vector<Value> sorted(Interpreter& in, std::vector<Value> items, const std::
   return out;
 }
 
+// Returns the digits that int() or float() reads, without white space and underscores between; nothing: it is no number.
+std::optional<std::string> number_in(const Text& text, bool with_fraction) {
+  const Text stripped = strip(text, nullptr, Ends::kBoth);
+  std::string out;
+  for (std::size_t i = 0; i < stripped.size(); ++i) {
+    const auto digit = [&](std::size_t at) {
+      return at < stripped.size() && stripped.bytes[at] >= '0' && stripped.bytes[at] <= '9';
+    };
+    const char c = stripped.bytes[i];
+    if (c == '_') {
+      if (i == 0 || !digit(i - 1) || !digit(i + 1)) return std::nullopt;
+    } else if (digit(i) || (with_fraction && (c == '.' || c == 'e' || c == 'E')) || c == '+' || c == '-') out += c;
+    else return std::nullopt;
+  }
+  const std::size_t first = out.find_first_not_of("+-");
+  if (first == std::string::npos || first > 1) return std::nullopt;
+  if (out[0] == '+') out.erase(0, 1);
+  return out;
+}
+
+std::optional<double> real_in(const Value& value) {
+  if (value.is_number()) return value.number();
+  if (value.is_undefined()) throw Refusal(*value.undefined().hint);
+  if (value.is(Kind::kLarge)) throw Refusal("a float of an integer of more than 64 bits");
+  if (!value.is_text()) return std::nullopt;
+  for (const std::string_view word : {"inf", "nan"})
+    if (find_text(lower(value.text()).bytes, word) != std::string_view::npos) throw Refusal("a number that is not finite");
+  const std::optional<std::string> digits = number_in(value.text(), true);
+  if (!digits) return std::nullopt;
+  char* end = nullptr;
+  const double number = std::strtod(digits->c_str(), &end);
+  if (*end != '\0') return std::nullopt;
+  return number;
+}
+
 Value to_int(Interpreter&, const Value& value, const Given& given) {
   if (whole_of(given[1], 10, "int") != 10) throw Refusal("int with a base");
-  if (value.is_undefined()) throw Refusal(*value.undefined().hint);
   if (value.is_whole()) return value.whole();
   if (value.is(Kind::kLarge)) return value;
-  if (value.is(Kind::kFloat)) {
-    if (!(std::abs(value.number()) < 9e18)) throw Refusal("an integer of more than 64 bits");
-    return static_cast<std::int64_t>(value.number());
-  }
   if (value.is_text()) {
-    const std::string text = strip(value.text(), nullptr, Ends::kBoth).bytes;
-    std::int64_t number = 0;
-    const char* const end = text.data() + text.size();
-    if (const auto [stop, error] = std::from_chars(text.data(), end, number); error == std::errc() && stop == end) return number;
-    if (text.find_first_of("0123456789") != text.npos) throw Refusal(fmt::format("int of the text {}", in_quotes(text)));
+    if (const std::optional<std::string> digits = number_in(value.text(), false)) {
+      std::int64_t number = 0;
+      const char* const end = digits->data() + digits->size();
+      const auto [stop, error] = std::from_chars(digits->data(), end, number);
+      if (error == std::errc::result_out_of_range) throw Refusal("an integer of more than 64 bits");
+      if (error == std::errc() && stop == end) return number;
+    }
   }
-  return given[0] != nullptr ? *given[0] : Value(std::int64_t{0});
+  const std::optional<double> number = real_in(value);
+  if (!number) return given[0] != nullptr ? *given[0] : Value(std::int64_t{0});
+  if (!(std::abs(*number) < 9e18)) throw Refusal("an integer of more than 64 bits");
+  return static_cast<std::int64_t>(*number);
+}
+
+Value to_float(Interpreter&, const Value& value, const Given& given) {
+  const std::optional<double> number = real_in(value);
+  return number ? Value(*number) : given[0] != nullptr ? *given[0] : Value(0.0);
 }
 
 template <Text (*kChange)(const Text&)>
@@ -86,6 +126,12 @@ Value changed(Interpreter& in, const Value& value, const Given&) {
 }
 
 Value length(Interpreter& in, const Value& value, const Given&) { return in.length(value); }
+
+Value absolute(Interpreter& in, const Value& value, const Given&) {
+  if (!value.is_number()) throw Refusal(fmt::format("abs of a {}", type_name(value)));
+  if (value.is(Kind::kFloat)) return std::abs(value.number());
+  return value.whole() < 0 ? arithmetic("-", std::int64_t{0}, value, in.budget()) : Value(value.whole());
+}
 
 Value or_default(Interpreter&, const Value& value, const Given& given) {
   if (!value.is_undefined() && !(flag(given[1]) && !is_true(value))) return value;
@@ -180,7 +226,7 @@ Value map(Interpreter& in, const Value& value, const Arguments& all) {
   }
   const Text& name = text_of(all.positional[0], "map");
   const Filter filter = find_filter(name.bytes);
-  if (filter == nullptr) refuse_filter(name.bytes);
+  if (filter == nullptr) throw Refusal(fmt::format("the filter {}; known are {}", in_quotes(name.bytes), filter_names()));
   Arguments rest = all;
   rest.positional.erase(rest.positional.begin());
   for (const Value& item : items) in.budget()->take(), out.items.push_back((*filter)(in, item, rest));
@@ -202,7 +248,7 @@ Value select(Interpreter& in, const Value& value, const Arguments& all) {
   }
   if (!rest.positional.empty()) {
     const std::string name = text_of(rest.positional[0], "select").bytes;
-    if ((test = find_test(name)) == nullptr) refuse_test(name);
+    if ((test = find_test(name)) == nullptr) throw Refusal(fmt::format("the test {}; known are {}", in_quotes(name), test_names()));
     rest.positional.erase(rest.positional.begin());
   }
   for (const Value& item : in.items(value)) {
@@ -238,8 +284,17 @@ Value safe(Interpreter& in, const Value& value, const Given&) {
 // Jinja's, which is not Python's.
 Value title_words(Interpreter& in, const Value& value, const Given&) {
   const Text text = charged(in, value);
+  Text out;
+  bool begins = true;
+  for (std::size_t at = 0; at < text.size();) {
+    const auto [c, size] = code_point_at(text.bytes, at);
+    const Text letter = text.part(at, at + size);
+    out.append(begins ? upper(letter) : lower(letter));
+    begins = is_space(c) || (c < 0x80 && std::string_view("-({[<").find(static_cast<char>(c)) != std::string_view::npos);
+    at += size;
+  }
   in.budget()->take(text.size() >> 3);
-  return title(text, [](char32_t c) { return is_space(c) || std::u32string_view(U"-({[<").find(c) != std::u32string_view::npos; });
+  return out;
 }
 
 Value to_json(Interpreter& in, const Value& value, const Given& given) {
@@ -277,12 +332,14 @@ Value trim(Interpreter& in, const Value& value, const Given& given) {
 }
 
 constexpr NamedFilter kFilters[] = {
+    {"abs", absolute},
     {"capitalize", changed<capitalize>},
     {"count", length},
     {"d", or_default, {"default_value", "boolean"}},
     {"default", or_default, {"default_value", "boolean"}},
     {"dictsort", dict_sort, {"case_sensitive", "by", "reverse"}},
     {"first", first},
+    {"float", to_float, {"default"}},
     {"indent", indent, {"width", "first", "blank"}},
     {"int", to_int, {"default", "base"}},
     {"items", items_of},
@@ -328,6 +385,7 @@ bool is_iterable(const Value& v) { return v.is_text() || v.is_list() || v.is_dic
 bool is_sequence(const Value& v) {
   return is_iterable(v) && !v.is(Kind::kLoop) && !(v.is_list() && v.list().type > Sequence::kRange);
 }
+bool is_callable(const Value& v) { return v.is_undefined() || v.kind() >= Kind::kMacro; }
 bool has_rest(Interpreter& in, const Value& value, const Value& divisor, std::int64_t rest) {
   return is_equal(arithmetic("%", value, divisor, in.budget()), rest, in.budget());
 }
@@ -352,7 +410,9 @@ constexpr NamedTest kTests[] = {
     {">", greater_than},
     {">=", at_least},
     {"boolean", plain<[](const Value& v) { return v.is(Kind::kBool); }>},
+    {"callable", plain<is_callable>},
     {"defined", plain<[](const Value& v) { return !v.is_undefined(); }>},
+    {"divisibleby", [](Interpreter& in, const Value& v, const Arguments& a) { return has_rest(in, v, only(a), 0); }},
     {"eq", equal_to},
     {"equalto", equal_to},
     {"even",
@@ -404,11 +464,7 @@ Test find_test(std::string_view name) {
   const auto* const found = std::ranges::find(kTests, name, &NamedTest::name);
   return found == std::end(kTests) ? nullptr : found->test;
 }
-void refuse_filter(std::string_view name) {
-  throw Refusal(fmt::format("the filter {}; known are {}", in_quotes(name), names_of(kFilters)));
-}
-void refuse_test(std::string_view name) {
-  throw Refusal(fmt::format("the test {}; known are {}", in_quotes(name), names_of(kTests)));
-}
+std::string filter_names() { return names_of(kFilters); }
+std::string test_names() { return names_of(kTests); }
 
 }  // namespace trident::jinja

@@ -24,9 +24,12 @@ constexpr std::string_view kTextMethods[] = {
     "rfind", "rindex", "rjust", "rpartition", "rsplit", "rstrip", "split", "splitlines", "startswith", "strip", "swapcase", "title",
     "translate", "upper", "zfill"};
 constexpr std::string_view kDictMethods[] = {"copy", "fromkeys", "get", "items", "keys", "values"};
-// Jinja's sandbox hides these, also before the items of a dict.
 constexpr std::string_view kDictChanges[] = {"clear", "pop", "popitem", "setdefault", "update"};
+constexpr std::string_view kListMethods[] = {"copy", "count", "index"};
 constexpr std::string_view kListChanges[] = {"append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"};
+constexpr std::string_view kNumberMethods[] = {"as_integer_ratio", "bit_count",    "bit_length", "conjugate", "denominator",
+                                               "from_bytes",       "fromhex",      "hex",        "imag",      "is_integer",
+                                               "numerator",        "real",         "to_bytes"};
 
 bool is_one_of(std::span<const std::string_view> names, std::string_view name) {
   return std::ranges::find(names, name) != names.end();
@@ -76,12 +79,8 @@ Value text_method(Interpreter& in, const Text& text, const std::string& name, co
   if (name == "upper") return all.bind(name, {}), upper(text);
   if (name == "lower") return all.bind(name, {}), lower(text);
   if (name == "capitalize") return all.bind(name, {}), capitalize(text);
-  if (name != "title") throw Refusal(fmt::format("the method {}() of texts", name));
-  all.bind(name, {});
-  return title(text, [](char32_t c) {
-    if (c >= 0x80) throw Refusal("title() of a text that is not ASCII");
-    return !(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z');
-  });
+  if (name == "title") return all.bind(name, {}), title(text);
+  throw Refusal(fmt::format("the method {}() of texts", name));
 }
 
 Value dict_method(Interpreter& in, const Dict& dict, const std::string& name, const Arguments& all) {
@@ -131,7 +130,10 @@ Value join_items(Interpreter& in, const std::vector<Value>& items, const Text& s
 }
 
 bool has_method(const Value& value, std::string_view name) {
-  return value.is_text() ? is_one_of(kTextMethods, name) : value.is_dict() && is_one_of(kDictMethods, name);
+  if (value.is_text()) return is_one_of(kTextMethods, name);
+  if (value.is_dict()) return is_one_of(kDictMethods, name);
+  if (value.is_number()) return is_one_of(kNumberMethods, name);
+  return value.is_list() && value.list().type <= List::Type::kRange && is_one_of(kListMethods, name);
 }
 
 bool changes_its_object(const Value& value, std::string_view name) {

@@ -18,10 +18,25 @@ constexpr int kMaxDepth = 800;  // of calls of the interpreter in each other
 
 Value undefined(std::string hint) { return Undefined{std::make_shared<const std::string>(std::move(hint))}; }
 
+class Interpreter::Level {
+ public:
+  explicit Level(Interpreter* in) : in_(in) {
+    in->budget_.take();
+    if (++in->depth_ > kMaxDepth) throw Refusal("statements, expressions and macros too deep in each other");
+  }
+  ~Level() { --in_->depth_; }
+  Level(const Level&) = delete;
+  Level& operator=(const Level&) = delete;
+
+ private:
+  Interpreter* in_;
+};
+
 Interpreter::Interpreter(const Program& program, const std::optional<std::tm>& now)
     : program_(program), now_(now), frame_(std::make_shared<Frame>()) {
   set("range", Function::kRange);
   set("namespace", Function::kNamespace);
+  set("dict", Function::kDict);
   set("raise_exception", Function::kRaiseException);
   set("strftime_now", Function::kStrftimeNow);
 }
@@ -92,8 +107,7 @@ Interpreter::Flow Interpreter::run_inside(const Body& body, Text* out) {
 }
 
 Interpreter::Flow Interpreter::run(const Node& node, Text* out) {
-  const Level level(&depth_, kMaxDepth);
-  budget_.take();
+  const Level level(this);
   at_ = &node;
   const auto append = [&](const Text& text) {
     budget_.take_bytes(text.size());
@@ -183,8 +197,7 @@ Interpreter::Flow Interpreter::run_loop(const Node& node, Text* out) {
 // ---- expressions
 
 Value Interpreter::eval(const Node& node) {
-  const Level level(&depth_, kMaxDepth);
-  budget_.take();
+  const Level level(this);
   at_ = &node;
   const auto kid = [&](std::size_t i) { return eval_kid(node, i); };
   switch (node.kind) {
@@ -206,7 +219,6 @@ Value Interpreter::eval(const Node& node) {
     case NodeKind::kFilter: return filtered(node, kid(0));
     case NodeKind::kTest: {
       const Value value = kid(0);
-      if (node.tests.front() == nullptr) refuse_test(node.name);
       return node.tests.front()(*this, value, arguments(node));
     }
     case NodeKind::kNot: return !is_true(kid(0));
@@ -277,18 +289,13 @@ Value Interpreter::compare(const Node& node) {
 }
 
 Value Interpreter::filtered(const Node& node, const Value& value) {
-  const Arguments given = arguments(node);
-  if (node.filter == nullptr) refuse_filter(node.name);
-  return (*node.filter)(*this, value, given);
+  return (*node.filter)(*this, value, arguments(node));
 }
 
 // The first of the kids is what is called.
 Arguments Interpreter::arguments(const Node& node) {
   Arguments out;
-  for (std::size_t i = 1; i < node.kids.size(); ++i) {
-    if (node.kids[i]->kind != NodeKind::kUnpacked) out.positional.push_back(eval(*node.kids[i]));
-    else std::ranges::copy(items(eval_kid(*node.kids[i], 0)), std::back_inserter(out.positional));
-  }
+  for (std::size_t i = 1; i < node.kids.size(); ++i) out.positional.push_back(eval(*node.kids[i]));
   for (const auto& [name, value] : node.keywords) out.keywords.emplace_back(name, eval(*value));
   at_ = &node;
   return out;

@@ -31,6 +31,7 @@ struct Arguments {
                                  std::size_t num_required = 0) const {
     return bind(function, std::span(parameters.begin(), parameters.size()), num_required);
   }
+  Dict as_dict(std::string_view function) const;  // of dict() and namespace(): a dict, and names with their values
 };
 
 // The variables of a scope, and where it lies.
@@ -78,6 +79,7 @@ class Interpreter {
 
  private:
   enum class Flow : std::uint8_t { kOn, kBreak, kContinue };
+  class Level;
 
   Value eval(const Node& node);
   Value eval_kid(const Node& node, std::size_t i);

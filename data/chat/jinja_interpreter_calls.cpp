@@ -36,6 +36,14 @@ std::vector<const Value*> Arguments::bind(std::string_view function, std::span<c
   return bound;
 }
 
+Dict Arguments::as_dict(std::string_view function) const {
+  if (positional.size() > 1 || (positional.size() == 1 && !positional[0].is_dict()))
+    throw Refusal(fmt::format("{}() of something that is no dict", function));
+  Dict out = positional.empty() ? Dict() : positional[0].dict();
+  for (const auto& [name, value] : keywords) out.set(Text(name), value);
+  return out;
+}
+
 bool Interpreter::contains(const Value& collection, const Value& value) {
   if (collection.is_text()) {
     if (!value.is_text()) throw Refusal(fmt::format("in a str can be a str, not a {}", type_name(value)));
@@ -98,7 +106,7 @@ Value Interpreter::attribute(const Value& object, const std::string& name) {
   if (changes_its_object(object, name))
     return undefined(fmt::format("{}() would change a {}, as Hugging Face does not let templates do", name, type_name(object)));
   if (has_method(object, name)) return Method{object, name};
-  return undefined(fmt::format("{} of a {} is undefined", in_quotes(name), type_name(object)));
+  return undefined(fmt::format("{}, which a {} does not have, is undefined", in_quotes(name), type_name(object)));
 }
 
 Value Interpreter::attribute_or_item(const Value& object, const std::string& name) {
@@ -206,13 +214,14 @@ Value Interpreter::call(const Value& callee, const Arguments& arguments) {
 
 Value Interpreter::call_macro(const Macro& macro, const Arguments& arguments) {
   const Node& node = *macro.node;
-  const Level level(&macros_, kMaxMacros);
+  if (macros_ >= kMaxMacros) throw Refusal(fmt::format("macros more than {} deep in each other", kMaxMacros));
   const auto frame = std::make_shared<Frame>(macro.frame);
   const std::vector<std::string_view> parameters(node.words.begin(), node.words.end());
   const auto given = arguments.bind(fmt::format("the macro {}", node.name), parameters);
   for (std::size_t i = 0; i < given.size(); ++i)
     if (given[i] != nullptr) bind(*frame, node.symbols[i], *given[i]);
   const std::shared_ptr<Frame> caller = std::exchange(frame_, frame);
+  ++macros_;
   const std::size_t first_default = given.size() - node.kids.size();
   for (std::size_t i = 0; i < given.size(); ++i) {
     if (given[i] != nullptr) continue;
@@ -222,6 +231,7 @@ Value Interpreter::call_macro(const Macro& macro, const Arguments& arguments) {
   }
   Text out;
   run(node.body, &out);
+  --macros_;
   frame_ = caller;
   return out;
 }
@@ -249,13 +259,14 @@ Value Interpreter::call_function(Function function, const Arguments& arguments) 
     }
     case Function::kNamespace: {
       Namespace& out = namespaces_.emplace_back();
-      if (!arguments.positional.empty()) throw Refusal("namespace() of what has no name");
-      for (const auto& [name, value] : arguments.keywords) {
-        if (name.starts_with('_')) throw Refusal("an attribute of a namespace that begins with _");
-        out.entries.emplace_back(name, value);
+      const Dict all = arguments.as_dict("namespace");
+      for (const auto& [name, value] : all.entries) {
+        if (!name.is_text() || name.text().bytes.starts_with('_')) throw Refusal("an attribute of a namespace that begins with _");
+        out.entries.emplace_back(name.text().bytes, value);
       }
       return &out;
     }
+    case Function::kDict: return arguments.as_dict("dict");
     case Function::kRaiseException: {
       const auto bound = arguments.bind("raise_exception", {"message"}, 1);
       throw Refusal(fmt::format("the template refuses these messages: {}", in_quotes(str(*bound[0]).bytes, 400)));

@@ -44,6 +44,21 @@ class TokenReader {
  protected:
   explicit TokenReader(std::string_view source) : tokens_(tokenize(source)) {}
 
+  // One level more of the parser's calls in each other; about three stand for a bracket.
+  class Level {
+   public:
+    explicit Level(TokenReader* reader) : reader_(reader) {
+      if (++reader_->open_ > kMaxOpen) reader_->refuse("nested too deeply");
+    }
+    ~Level() { --reader_->open_; }
+    Level(const Level&) = delete;
+    Level& operator=(const Level&) = delete;
+
+   private:
+    static constexpr int kMaxOpen = 400;
+    TokenReader* reader_;
+  };
+
   const Token& token(std::size_t ahead = 0) const { return tokens_[std::min(next_ + ahead, tokens_.size() - 1)]; }
   [[noreturn]] void refuse(const std::string& what) const { throw SyntaxRefusal(token().at, what); }
   [[noreturn]] void refuse_token(std::string_view wanted) const;  // what stands there in its place
@@ -55,6 +70,9 @@ class TokenReader {
 
   std::vector<Token> tokens_;
   std::size_t next_ = 0;
+
+ private:
+  int open_ = 0;
 };
 
 }  // namespace trident::jinja

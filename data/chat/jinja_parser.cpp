@@ -15,21 +15,16 @@
 namespace trident::jinja {
 namespace {
 
-constexpr int kMaxHeight = 400;  // of trees: chains of + grow it
-constexpr int kMaxOpen = 400;    // of the parser's calls in each other; about three stand for a bracket
+constexpr int kMaxHeight = 400;      // of trees: chains of + grow it
 constexpr std::string_view kStatements = "set, for, if, macro, filter, generation, break and continue are known";
 
 class Parser : private TokenReader {
  public:
   Parser(std::string_view source, Program* program) : TokenReader(source), program_(program) {}
 
-  void run() try {
+  void run() {
     program_->body = body({});
     if (token().type != Token::Type::kEnd) refuse(fmt::format("the statement {}, which ends nothing", in_quotes(token().text)));
-  } catch (const SyntaxRefusal&) {
-    throw;
-  } catch (const Refusal& refusal) {
-    refuse(refusal.what());
   }
 
  private:
@@ -60,7 +55,7 @@ class Parser : private TokenReader {
 
   // Up to a tag that begins with one of `ends`, which is the next token then; without ends to the end of the template.
   Body body(std::initializer_list<std::string_view> ends) {
-    const Level level(&open_, kMaxOpen);
+    const Level level(this);
     Body out;
     for (;;) {
       const Position at = token().at;
@@ -97,7 +92,7 @@ class Parser : private TokenReader {
   }
 
   NodePtr statement(Position at) {
-    const Level level(&open_, kMaxOpen);
+    const Level level(this);
     if (token().type != Token::Type::kName) refuse_token("a statement");
     const std::string word = name();
     if (word == "set") return set_statement(at);
@@ -145,7 +140,7 @@ class Parser : private TokenReader {
   }
 
   NodePtr if_statement(Position at, std::string_view end) {
-    const Level level(&open_, kMaxOpen);
+    const Level level(this);
     NodePtr out = node(NodeKind::kIf, at, tuple(false, {}));
     out->body = block({"elif", "else", end});
     if (const Position next = token().at; take("elif")) {
@@ -195,7 +190,7 @@ class Parser : private TokenReader {
     return out;
   }
   NodePtr single_target(bool with_attributes) {
-    const Level level(&open_, kMaxOpen);
+    const Level level(this);
     if (take("(")) {
       NodePtr out = target(with_attributes);
       expect(")");
@@ -236,7 +231,7 @@ class Parser : private TokenReader {
   }
 
   NodePtr expression() {
-    const Level level(&open_, kMaxOpen);
+    const Level level(this);
     Position at = token().at;
     NodePtr value = either();
     while (take("if")) {
@@ -250,7 +245,7 @@ class Parser : private TokenReader {
   NodePtr either() { return binary(NodeKind::kOr, {"or"}, &Parser::both); }
   NodePtr both() { return binary(NodeKind::kAnd, {"and"}, &Parser::negation); }
   NodePtr negation() {
-    const Level level(&open_, kMaxOpen);
+    const Level level(this);
     const Position at = token().at;
     return take("not") ? node(NodeKind::kNot, at, negation()) : comparison();
   }
@@ -290,10 +285,11 @@ class Parser : private TokenReader {
     while (take("~")) add(out, product());
     return out;
   }
-  NodePtr product() { return binary(NodeKind::kBinary, {"*", "/", "//", "%"}, &Parser::filtered); }
+  NodePtr product() { return binary(NodeKind::kBinary, {"*", "/", "//", "%"}, &Parser::power); }
+  NodePtr power() { return binary(NodeKind::kBinary, {"**"}, &Parser::filtered); }
   NodePtr filtered() { return unary(true); }
   NodePtr unary(bool with_filters) {
-    const Level level(&open_, kMaxOpen);
+    const Level level(this);
     const Position at = token().at;
     NodePtr out;
     if (take("-") || take("+")) {
@@ -404,13 +400,12 @@ class Parser : private TokenReader {
 
   void arguments(const NodePtr& call) {
     expect("(");
-    bool is_unpacked = false;
     for (bool first = true; !take(")"); first = false) {
       if (!first) {
         expect(",");
         if (take(")")) return;
       }
-      if (is("**")) refuse("arguments unpacked by **");
+      if (is("*") || is("**")) refuse("arguments unpacked by * or **");
       if (token().type == Token::Type::kName && is("=", 1)) {
         std::string keyword = name();
         ++next_;
@@ -420,10 +415,8 @@ class Parser : private TokenReader {
           refuse(fmt::format("the argument {} twice", in_quotes(keyword)));
         call->keywords.emplace_back(std::move(keyword), std::move(value));
       } else {
-        if (is_unpacked || !call->keywords.empty()) refuse("an argument without a name behind others");
-        const Position at = token().at;
-        is_unpacked = take("*");
-        add(call, is_unpacked ? node(NodeKind::kUnpacked, at, expression()) : expression());
+        if (!call->keywords.empty()) refuse("an argument without a name behind one with a name");
+        add(call, expression());
       }
     }
   }
@@ -437,6 +430,8 @@ class Parser : private TokenReader {
     NodePtr out = node(NodeKind::kFilter);
     out->name = name();
     out->filter = find_filter(out->name);
+    if (out->filter == nullptr)
+      throw SyntaxRefusal(out->at, fmt::format("the filter {}; known are {}", in_quotes(out->name), filter_names()));
     add(out, std::move(value));
     if (is("(")) arguments(out);
     return out;
@@ -448,6 +443,8 @@ class Parser : private TokenReader {
     NodePtr out = node(NodeKind::kTest);
     out->name = name();
     out->tests.push_back(find_test(out->name));
+    if (out->tests.front() == nullptr)
+      throw SyntaxRefusal(out->at, fmt::format("the test {}; known are {}", in_quotes(out->name), test_names()));
     add(out, std::move(value));
     const Token::Type next = token().type;
     if (is("(")) arguments(out);
@@ -461,7 +458,7 @@ class Parser : private TokenReader {
 
   Program* program_;
   std::map<std::string, int> symbols_;
-  int loops_ = 0, macros_ = 0, open_ = 0;
+  int loops_ = 0, macros_ = 0;
 };
 
 }  // namespace

@@ -20,12 +20,11 @@ namespace {
 
 enum class Case : std::uint8_t { kUpper, kLower };
 
-Text in_case(const Text& text, std::size_t begin, std::size_t end, Case to) {
+void append_in_case(const Text& text, std::size_t begin, std::size_t end, Case to, Text* out) {
   const auto convert = [](std::span<const CodePointRun> runs, std::span<const char32_t> parts, char32_t c, std::string* out) {
     for (const char32_t part : parts) append_utf8(*out, part);
     if (parts.empty()) append_utf8(*out, static_cast<char32_t>(static_cast<std::int32_t>(c) + value_in(runs, c)));
   };
-  Text out;
   std::string converted;
   for (std::size_t at = begin; at < end;) {
     const CodePoint c = code_point_at(text.bytes, at);
@@ -36,10 +35,9 @@ Text in_case(const Text& text, std::size_t begin, std::size_t end, Case to) {
     } else if (to == Case::kUpper) convert(kUpperRuns, kUpperTexts.of(c.value), c.value, &converted);
     else if (c.value == 0x3A3) throw Refusal("the lower case of the letter \xCE\xA3, which depends on its place in the word");
     else convert(kLowerRuns, kLowerTexts.of(c.value), c.value, &converted);
-    out.append(converted, text.marks[at]);
+    out->append(converted, text.marks[at]);
     at += c.size;
   }
-  return out;
 }
 
 bool ends_line(char32_t c) {
@@ -203,26 +201,36 @@ Text slice(const Text& text, std::optional<std::int64_t> begin, std::optional<st
   return out;
 }
 
-Text upper(const Text& text) { return in_case(text, 0, text.size(), Case::kUpper); }
-Text lower(const Text& text) { return in_case(text, 0, text.size(), Case::kLower); }
-
-Text capitalize(const Text& text) {
-  if (text.size() == 0) return {};
-  const CodePoint first = code_point_at(text.bytes, 0);
-  if (is_between(kOtherTitle, first.value)) throw Refusal("a capital of a letter whose title case is not its upper case");
-  Text out = in_case(text, 0, first.size, Case::kUpper);
-  out.append(in_case(text, first.size, text.size(), Case::kLower));
+Text upper(const Text& text) {
+  Text out;
+  append_in_case(text, 0, text.size(), Case::kUpper, &out);
   return out;
 }
 
-Text title(const Text& text, bool (*stands_before)(char32_t c)) {
+Text lower(const Text& text) {
   Text out;
-  bool begins = true;
-  for (std::size_t at = 0; at < text.size();) {
-    const auto [c, size] = code_point_at(text.bytes, at);
-    out.append(in_case(text, at, at + size, begins ? Case::kUpper : Case::kLower));
-    begins = stands_before(c);
-    at += size;
+  append_in_case(text, 0, text.size(), Case::kLower, &out);
+  return out;
+}
+
+Text capitalize(const Text& text) {
+  Text out;
+  if (text.size() == 0) return out;
+  const CodePoint first = code_point_at(text.bytes, 0);
+  if (is_between(kOtherTitle, first.value)) throw Refusal("a capital of a letter whose title case is not its upper case");
+  append_in_case(text, 0, first.size, Case::kUpper, &out);
+  append_in_case(text, first.size, text.size(), Case::kLower, &out);
+  return out;
+}
+
+Text title(const Text& text) {
+  Text out;
+  bool in_word = false;
+  for (std::size_t at = 0; at < text.size(); ++at) {
+    const char c = text.bytes[at];
+    if (static_cast<unsigned char>(c) >= 0x80) throw Refusal("title() of a text that is not ASCII");
+    append_in_case(text, at, at + 1, in_word ? Case::kLower : Case::kUpper, &out);
+    in_word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
   }
   return out;
 }

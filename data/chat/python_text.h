@@ -36,8 +36,7 @@ Text slice(const Text& text, std::optional<std::int64_t> begin, std::optional<st
 Text upper(const Text& text);
 Text lower(const Text& text);
 Text capitalize(const Text& text);
-// A capital at the beginning and behind characters that stand before words.
-Text title(const Text& text, bool (*stands_before)(char32_t c));
+Text title(const Text& text);
 
 // The items first, first + step, ... that a slice takes of `size`. `step` may be nearer to 0 where that takes the same.
 struct SliceBounds {

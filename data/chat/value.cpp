@@ -53,6 +53,11 @@ Value whole_arithmetic(std::string_view operation, std::int64_t a, std::int64_t 
   if (operation == "+") overflows = __builtin_add_overflow(a, b, &out);
   if (operation == "-") overflows = __builtin_sub_overflow(a, b, &out);
   if (operation == "*") overflows = __builtin_mul_overflow(a, b, &out);
+  if (operation == "**") {
+    if (b < 0) return std::pow(static_cast<double>(a), static_cast<double>(b));
+    if (b > 0 && a >= -1 && a <= 1) return a == -1 && b % 2 == 0 ? std::int64_t{1} : a;
+    for (out = 1; b > 0 && !overflows; --b) overflows = __builtin_mul_overflow(out, a, &out);
+  }
   if (overflows) throw Refusal("an integer of more than 64 bits");
   if (operation.find_first_of("/%") != 0) return out;
   if (operation == "/") {
@@ -70,7 +75,18 @@ Value real_arithmetic(std::string_view operation, double a, double b) {
   if (operation == "-") return a - b;
   if (operation == "*") return a * b;
   if (operation == "/") return a / b;
-  throw Refusal(fmt::format("{} of a float", operation));
+  if (operation == "**") {
+    const double out = std::pow(a, b);
+    if (!std::isfinite(out) || (a < 0 && std::trunc(b) != b)) throw Refusal("a power that is no finite number");
+    return out;
+  }
+  double rest = std::fmod(a, b), quotient = (a - rest) / b;
+  if (rest == 0) rest = std::copysign(0.0, b);
+  else if ((b < 0) != (rest < 0)) rest += b, quotient -= 1;
+  if (operation == "%") return rest;
+  if (quotient == 0) return std::copysign(0.0, a / b);
+  const double down = std::floor(quotient);
+  return quotient - down > 0.5 ? down + 1 : down;
 }
 
 // Jinja's Markup escapes what it is joined with.
@@ -85,14 +101,23 @@ Text escaped(const Text& text) {
   return out;
 }
 
-Value repeated(const Text& text, std::int64_t times, Budget* budget) {
-  Text out;
-  for (std::int64_t i = 0; text.size() > 0 && i < times; ++i) {
-    budget->take();
-    budget->take_bytes(text.size());
-    out.append(text);
+Value repeated(const Value& value, std::int64_t times, Budget* budget) {
+  const auto count = static_cast<std::size_t>(std::max<std::int64_t>(times, 0));
+  if (value.is_text()) {
+    Text out;
+    const std::size_t size = value.text().size();
+    if (size > 0 && count > kMaxText / size) throw Refusal("a text of more than 64 MiB");
+    budget->take(count);
+    budget->take_bytes(count * size);
+    for (std::size_t i = 0; size > 0 && i < count; ++i) out.append(value.text());
+    out.marked_safe = value.text().marked_safe;
+    return out;
   }
-  out.marked_safe = text.marked_safe;
+  List out;
+  out.type = value.list().type;
+  if (const std::size_t size = value.list().items.size(); size > 0) budget->take(std::min(count, kMaxText) * size);
+  for (std::size_t i = 0; !value.list().items.empty() && i < count; ++i)
+    out.items.insert(out.items.end(), value.list().items.begin(), value.list().items.end());
   return out;
 }
 
@@ -317,6 +342,10 @@ bool is_equal(const Value& a, const Value& b, Budget* budget) {
         return other != nullptr && is_equal(entry.second, *other, budget);
       });
     }
+    case Kind::kNamespace: return &a.name_space() == &b.name_space();
+    case Kind::kMacro: return &a.macro() == &b.macro();
+    case Kind::kLoop: return &a.loop() == &b.loop();
+    case Kind::kFunction: return a.function() == b.function();
     default: throw Refusal(fmt::format("a comparison of two values of {}", type_name(a)));
   }
 }
@@ -331,7 +360,12 @@ bool is_less(const Value& a, const Value& b, Budget* budget) {
     budget->take_bytes(std::min(a.text().size(), b.text().size()));
     return a.text().bytes < b.text().bytes;
   }
-  refuse_operands("the order", a, b);
+  const bool are_lists = a.is_list() && b.is_list() && a.list().type == b.list().type && a.list().type <= List::Type::kTuple;
+  if (!are_lists) refuse_operands("the order", a, b);
+  const std::vector<Value>&x = a.list().items, &y = b.list().items;
+  std::size_t i = 0;
+  while (i < x.size() && i < y.size() && is_equal(x[i], y[i], budget)) ++i;
+  return i < x.size() && i < y.size() ? is_less(x[i], y[i], budget) : x.size() < y.size();
 }
 
 std::string_view type_name(const Value& value) {
@@ -375,7 +409,8 @@ Text json_text(const Value& value, const JsonStyle& style, Budget* budget) {
 
 Value arithmetic(std::string_view operation, const Value& a, const Value& b, Budget* budget) {
   if (a.is_number() && b.is_number()) {
-    if (operation.find_first_of("/%") == 0 && b.number() == 0) throw Refusal("a division by zero");
+    if (operation != "**" && operation.find_first_of("/%") == 0 && b.number() == 0) throw Refusal("a division by zero");
+    if (operation == "**" && a.number() == 0 && b.number() < 0) throw Refusal("a power of 0 that is a division by zero");
     return a.is_whole() && b.is_whole() ? whole_arithmetic(operation, a.whole(), b.whole())
                                         : real_arithmetic(operation, a.number(), b.number());
   }
@@ -395,8 +430,8 @@ Value arithmetic(std::string_view operation, const Value& a, const Value& b, Bud
     out.items.insert(out.items.end(), b.list().items.begin(), b.list().items.end());
     return out;
   }
-  if (operation == "*" && a.is_text() && b.is_whole()) return repeated(a.text(), b.whole(), budget);
-  if (operation == "*" && b.is_text() && a.is_whole()) return repeated(b.text(), a.whole(), budget);
+  if (operation == "*" && (a.is_text() || is_series(a)) && b.is_whole()) return repeated(a, b.whole(), budget);
+  if (operation == "*" && (b.is_text() || is_series(b)) && a.is_whole()) return repeated(b, a.whole(), budget);
   if (operation == "%" && a.is_text()) throw Refusal("a text formatted by %");
   refuse_operands(operation, a, b);
 }

@@ -43,21 +43,6 @@ class Budget {
   std::size_t left_ = 1'000'000;
 };
 
-// One more of the calls in each other, of which there may be `most`.
-class Level {
- public:
-  Level(int* depth, int most) : depth_(depth) {
-    if (*depth_ >= most) throw Refusal("nested too deeply");
-    ++*depth_;
-  }
-  ~Level() { --*depth_; }
-  Level(const Level&) = delete;
-  Level& operator=(const Level&) = delete;
-
- private:
-  int* depth_;
-};
-
 inline constexpr std::size_t kMaxText = std::size_t{64} << 20;
 inline constexpr int kMaxNesting = 200;  // of lists and dicts in each other
 
@@ -96,7 +81,7 @@ struct Namespace;
 struct Macro;
 struct Loop;
 struct Method;
-enum class Function : std::uint8_t { kRange, kNamespace, kRaiseException, kStrftimeNow };
+enum class Function : std::uint8_t { kRange, kNamespace, kDict, kRaiseException, kStrftimeNow };
 
 struct Undefined {
   std::shared_ptr<const std::string> hint;  // "'x' is undefined"
@@ -202,7 +187,7 @@ struct JsonStyle {
 };
 Text json_text(const Value& value, const JsonStyle& style, Budget* budget);
 
-// + - * / // %, as Python has them, within 64 bits; the last two of integers alone.
+// + - * / // % **, as Python has them, within 64 bits.
 Value arithmetic(std::string_view operation, const Value& a, const Value& b, Budget* budget);
 
 // Texts of `value` get `mark`.

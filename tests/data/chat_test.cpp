@@ -174,7 +174,7 @@ TEST(ChatTemplates, LargeIntegersArePrintedInFull) {
   EXPECT_EQ(text_of("{{ messages[0].n is integer and messages[0].n is number }}{{ messages[0].n == messages[0].n|int }}"
                     "{{ messages[0].n == 1 }}{{ 'content' in messages[0] }}{{ messages[0].content is defined }}", call),
             "TrueTrueFalseFalseFalse");
-  for (const char* other : {"{{ messages[0].n + 1 }}", "{{ messages[0].n == 1.0 }}"})
+  for (const char* other : {"{{ messages[0].n + 1 }}", "{{ messages[0].n|float }}", "{{ messages[0].n == 1.0 }}"})
     expect_error<DataError>([&] { text_of(other, call); }, {"t:1:", "of more than 64 bits"});
 }
 
@@ -190,17 +190,17 @@ TEST(ChatTemplates, WhatIsNotKnownIsRefusedByNameAndPlace) {
       {"{{ 'a'.format(1) }}", "1:14: the method format() of texts"},
       {"{{ '%s' % 1 }}", "a text formatted by %"},
       {"{% for x in y recursive %}{% endfor %}", "a recursive loop"},
-      {"{{ f(**x) }}", "arguments unpacked by **"},
+      {"{{ f(*x) }}", "arguments unpacked by * or **"},
       {"{{ cycler(1) }}", "Jinja's cycler"},
       {"{% macro m() %}{{ varargs }}{% endmacro %}", "varargs in a macro"},
       {"{% macro m() %}{% endmacro %}{{ m.name }}", "1:34: the attribute \"name\" of a macro"},
       {"{{ 0x10 }}", "1:4: a number that is not decimal; change the template, or give another by --template"},
-      {"{{ 'a' | indent(1000000000) }}", "1:10: an indent of more than 4096 spaces; "},
-      {"{{ [] | tojson(indent=1000000000) }}", "an indent of more than 4096 spaces"},
+      {"{{ 'a' | indent(10 ** 9) }}", "1:10: an indent of more than 4096 spaces; "},
+      {"{{ [] | tojson(indent=10 ** 9) }}", "an indent of more than 4096 spaces"},
       {"{{ 9223372036854775807 + 1 }}", "an integer of more than 64 bits"},
       {"{{ [].append(1) }}", "append() would change a list, as Hugging Face does not let templates do"},
       {"{{ x.y }}", "1:5: \"x\" is undefined"},
-      {"{{ messages[0].a.b }}", "1:17: \"a\" of a dict is undefined"},
+      {"{{ messages[0].a.b }}", "1:17: \"a\", which a dict does not have, is undefined"},
       {"{{ raise_exception('no\n\x1b[31m') }}", "1:19: the template refuses these messages: \"no\\n\\u001b[31m\""},
       {"{{ strftime_now('%Y') }}", "the template writes the date of today; say which by --now YYYY-MM-DD"},
       {"{% if 1 %}", "1:11: the end of the template where {% endif %} is expected"},
@@ -232,12 +232,13 @@ TEST(ChatTemplates, HostileTemplatesEndSoon) {
       "{{ 1" + repeated("+1", 99999) + " }}",
       "{{ " + repeated("not ", 99999) + "1 }}",
       "{{ " + repeated("-", 99999) + "1 }}",
-      "{{ 1" + repeated("|int", 99999) + " }}",
+      "{{ 1" + repeated("|abs", 99999) + " }}",
       "{{ 1" + repeated(" if 1 else 1", 9999) + " }}",
       repeated("{% if 1 %}", 9999),
       "{% if 0 %}" + repeated("{% elif 0 %}", 9999) + "{% endif %}",
       "{{ 'a' * 99999999 }}",
       "{{ [1] * 99999999 }}",
+      "{{ 2 ** 99999999 }}",
       "{{ ('a' * 9999999).replace('', 'b' * 99999) }}",
       "{{ ('a' * 9999999 ~ 'b') in ('a' * 19999999) }}{{ raise_exception('') }}",
       doubling + "{{ ('a' * 999999).split('a') | length }}{% endfor %}",
@@ -245,7 +246,7 @@ TEST(ChatTemplates, HostileTemplatesEndSoon) {
       doubling + "{{ messages | tojson(indent=4096) }}{% endfor %}",
       doubling + "{{ range(99999) | list | length }}{% endfor %}",
       doubling + "{{ range(99999) | unique | list | length }}{% endfor %}",
-      doubling + "{{ messages[0] | dictsort }}{% endfor %}",
+      doubling + "{{ dict(messages[0]) | dictsort }}{% endfor %}",
   };
   for (const std::string& source : kHostile) {
     const auto begin = std::chrono::steady_clock::now();
