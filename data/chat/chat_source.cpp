@@ -49,7 +49,6 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kBuiltIn{
 )"},
 }};
 
-constexpr std::size_t kMaxNamed = 1 << 14;  // values in special_tokens_map.json
 constexpr JsonRules kRules{.comments = JsonComments::kRefused, .max_bytes = std::size_t{64} << 20, .blame = ExitCode::kData,
                            .max_values = std::size_t{1} << 22};
 
@@ -58,12 +57,6 @@ std::string text_of_file(const std::string& path) {
   if (file.size() > (1 << 20))
     throw DataError(fmt::format("{}: {} bytes; a chat template has at most {}", path, file.size(), 1 << 20));
   return read_file(path);
-}
-
-JsonValue object_in(const std::string& path, const JsonRules& rules) {
-  JsonValue value;
-  if (std::filesystem::exists(path)) value = read_json_file(path, rules);
-  return value.is_object() ? value : JsonValue(JsonValue::Object());
 }
 
 // apply_chat_template hands these to templates.
@@ -107,12 +100,16 @@ std::optional<ChatSource> source_in(const JsonValue& config, const std::string& 
 
 }  // namespace
 
+JsonValue object_in(const std::string& path) {
+  JsonValue value;
+  if (std::filesystem::exists(path)) value = read_json_file(path, kRules);
+  return value.is_object() ? value : JsonValue(JsonValue::Object());
+}
+
 JsonValue tokenizer_config_of(const std::string& folder) {
-  JsonValue config = object_in(folder + "/tokenizer_config.json", kRules);
+  JsonValue config = object_in(folder + "/tokenizer_config.json");
   if (config.find("added_tokens_decoder") != nullptr) return config;
-  JsonRules few = kRules;
-  few.max_values = kMaxNamed;
-  const JsonValue named = object_in(folder + "/special_tokens_map.json", few);
+  const JsonValue named = object_in(folder + "/special_tokens_map.json");
   for (const JsonMember& member : named.members()) config.set(member.key, member.value);
   return config;
 }

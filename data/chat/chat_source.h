@@ -25,7 +25,9 @@ struct ChatSource {
 ChatSource load_chat_source(const std::string& folder, const std::string& name);
 std::optional<ChatSource> find_chat_source(const std::string& folder, const std::string& name);
 
-// tokenizer_config.json of a folder, an object, empty where there is none. As in transformers, special_tokens_map.json counts
+// The object of a JSON file beside a tokenizer, empty where there is none. DataError.
+JsonValue object_in(const std::string& path);
+// tokenizer_config.json of a folder. As in transformers, special_tokens_map.json counts
 // before it where it has no added_tokens_decoder. DataError.
 JsonValue tokenizer_config_of(const std::string& folder);
 

@@ -226,7 +226,7 @@ Value map(Interpreter& in, const Value& value, const Arguments& all) {
   }
   const Text& name = text_of(all.positional[0], "map");
   const Filter filter = find_filter(name.bytes);
-  if (filter == nullptr) throw Refusal(fmt::format("the filter {}; known are {}", in_quotes(name.bytes), filter_names()));
+  if (filter == nullptr) refuse_filter(name.bytes);
   Arguments rest = all;
   rest.positional.erase(rest.positional.begin());
   for (const Value& item : items) in.budget()->take(), out.items.push_back((*filter)(in, item, rest));
@@ -248,7 +248,7 @@ Value select(Interpreter& in, const Value& value, const Arguments& all) {
   }
   if (!rest.positional.empty()) {
     const std::string name = text_of(rest.positional[0], "select").bytes;
-    if ((test = find_test(name)) == nullptr) throw Refusal(fmt::format("the test {}; known are {}", in_quotes(name), test_names()));
+    if ((test = find_test(name)) == nullptr) refuse_test(name);
     rest.positional.erase(rest.positional.begin());
   }
   for (const Value& item : in.items(value)) {
@@ -464,7 +464,11 @@ Test find_test(std::string_view name) {
   const auto* const found = std::ranges::find(kTests, name, &NamedTest::name);
   return found == std::end(kTests) ? nullptr : found->test;
 }
-std::string filter_names() { return names_of(kFilters); }
-std::string test_names() { return names_of(kTests); }
+void refuse_filter(std::string_view name) {
+  throw Refusal(fmt::format("the filter {}; known are {}", in_quotes(name), names_of(kFilters)));
+}
+void refuse_test(std::string_view name) {
+  throw Refusal(fmt::format("the test {}; known are {}", in_quotes(name), names_of(kTests)));
+}
 
 }  // namespace trident::jinja

@@ -28,8 +28,8 @@ struct NamedFilter {
 // nullptr: not known.
 Filter find_filter(std::string_view name);
 Test find_test(std::string_view name);
-std::string filter_names();  // for messages
-std::string test_names();
+[[noreturn]] void refuse_filter(std::string_view name);
+[[noreturn]] void refuse_test(std::string_view name);
 
 // Whether Python's type has such a method, and whether it is one that Jinja's sandbox hides.
 bool has_method(const Value& value, std::string_view name);

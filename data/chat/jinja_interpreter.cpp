@@ -219,6 +219,7 @@ Value Interpreter::eval(const Node& node) {
     case NodeKind::kFilter: return filtered(node, kid(0));
     case NodeKind::kTest: {
       const Value value = kid(0);
+      if (node.tests.front() == nullptr) refuse_test(node.name);
       return node.tests.front()(*this, value, arguments(node));
     }
     case NodeKind::kNot: return !is_true(kid(0));
@@ -289,13 +290,18 @@ Value Interpreter::compare(const Node& node) {
 }
 
 Value Interpreter::filtered(const Node& node, const Value& value) {
-  return (*node.filter)(*this, value, arguments(node));
+  const Arguments given = arguments(node);
+  if (node.filter == nullptr) refuse_filter(node.name);
+  return (*node.filter)(*this, value, given);
 }
 
 // The first of the kids is what is called.
 Arguments Interpreter::arguments(const Node& node) {
   Arguments out;
-  for (std::size_t i = 1; i < node.kids.size(); ++i) out.positional.push_back(eval(*node.kids[i]));
+  for (std::size_t i = 1; i < node.kids.size(); ++i) {
+    if (node.kids[i]->kind != NodeKind::kUnpacked) out.positional.push_back(eval(*node.kids[i]));
+    else std::ranges::copy(items(eval_kid(*node.kids[i], 0)), std::back_inserter(out.positional));
+  }
   for (const auto& [name, value] : node.keywords) out.keywords.emplace_back(name, eval(*value));
   at_ = &node;
   return out;

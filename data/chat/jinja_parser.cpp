@@ -400,12 +400,13 @@ class Parser : private TokenReader {
 
   void arguments(const NodePtr& call) {
     expect("(");
+    bool is_unpacked = false;
     for (bool first = true; !take(")"); first = false) {
       if (!first) {
         expect(",");
         if (take(")")) return;
       }
-      if (is("*") || is("**")) refuse("arguments unpacked by * or **");
+      if (is("**")) refuse("arguments unpacked by **");
       if (token().type == Token::Type::kName && is("=", 1)) {
         std::string keyword = name();
         ++next_;
@@ -415,8 +416,10 @@ class Parser : private TokenReader {
           refuse(fmt::format("the argument {} twice", in_quotes(keyword)));
         call->keywords.emplace_back(std::move(keyword), std::move(value));
       } else {
-        if (!call->keywords.empty()) refuse("an argument without a name behind one with a name");
-        add(call, expression());
+        if (is_unpacked || !call->keywords.empty()) refuse("an argument without a name behind others");
+        const Position at = token().at;
+        is_unpacked = take("*");
+        add(call, is_unpacked ? node(NodeKind::kUnpacked, at, expression()) : expression());
       }
     }
   }
@@ -430,8 +433,6 @@ class Parser : private TokenReader {
     NodePtr out = node(NodeKind::kFilter);
     out->name = name();
     out->filter = find_filter(out->name);
-    if (out->filter == nullptr)
-      throw SyntaxRefusal(out->at, fmt::format("the filter {}; known are {}", in_quotes(out->name), filter_names()));
     add(out, std::move(value));
     if (is("(")) arguments(out);
     return out;
@@ -443,8 +444,6 @@ class Parser : private TokenReader {
     NodePtr out = node(NodeKind::kTest);
     out->name = name();
     out->tests.push_back(find_test(out->name));
-    if (out->tests.front() == nullptr)
-      throw SyntaxRefusal(out->at, fmt::format("the test {}; known are {}", in_quotes(out->name), test_names()));
     add(out, std::move(value));
     const Token::Type next = token().type;
     if (is("(")) arguments(out);

@@ -1,4 +1,5 @@
-// Jinja templates as trees. What this part of Jinja has not is refused here, by name, wherever it stands.
+// Jinja templates as trees. Statements that this part of Jinja does not have are refused here, by name, wherever they stand;
+// filters and tests, as by Jinja, where they are asked for.
 #pragma once
 
 #include <cstdint>
@@ -35,6 +36,7 @@ enum class NodeKind : std::uint8_t {
   kCompare,           // operands, with `words` between them
   kConditional,       // condition, value, other value or nullptr
   kList, kTuple,
+  kUnpacked,          // an argument's: *object
   kDict,              // key, value, key, value, ...
   // Statements.
   kText,              // `constant`

@@ -38,7 +38,7 @@ struct TextStep {
   std::size_t begin = 0, end = 0;    // of kStripText
 };
 
-// What the steps make of a text: `text` itself, a part of it, or what is written to *buffer. DataError: replacements of
+// The text that the steps make: `text` itself, a part of it, or what is written to *buffer. DataError: replacements of
 // replacements grow without end, and each character of a short text may stand for many.
 std::string_view changed(std::string_view text, std::span<const TextStep> steps, std::string* buffer);
 

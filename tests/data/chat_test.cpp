@@ -190,7 +190,7 @@ TEST(ChatTemplates, WhatIsNotKnownIsRefusedByNameAndPlace) {
       {"{{ 'a'.format(1) }}", "1:14: the method format() of texts"},
       {"{{ '%s' % 1 }}", "a text formatted by %"},
       {"{% for x in y recursive %}{% endfor %}", "a recursive loop"},
-      {"{{ f(*x) }}", "arguments unpacked by * or **"},
+      {"{{ f(**x) }}", "arguments unpacked by **"},
       {"{{ cycler(1) }}", "Jinja's cycler"},
       {"{% macro m() %}{{ varargs }}{% endmacro %}", "varargs in a macro"},
       {"{% macro m() %}{% endmacro %}{{ m.name }}", "1:34: the attribute \"name\" of a macro"},
