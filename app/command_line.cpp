@@ -8,6 +8,7 @@
 #include <optional>
 #include <sstream>
 
+#include "app/foreign_flag_hint.h"
 #include "app/help_text.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
@@ -165,21 +166,6 @@ std::string what_is_missing(const CLI::App& app, const CLI::ParseError& error) {
   const CLI::Option* const option = is_count ? app.get_option_no_throw(what.substr(0, what.find(':'))) : nullptr;
   return option == nullptr ? "" : fmt::format(" ({})", option->get_description());
 }
-
-}  // namespace
-
-std::string system_of_json(const JsonValue& root, const std::string& path) {
-  const auto is_ours = [](const JsonMember& it) { return find_block(it.key) != nullptr || find_option(it.key) != nullptr; };
-  if (!root.is_object() || std::ranges::all_of(root.members(), is_ours)) return "";
-  try {
-    const std::vector<ForeignLeaf> leaves = read_foreign_inputs({path});
-    return leaves.empty() ? "" : std::string(name_of(leaves.front().system));
-  } catch (const ConfigError&) {  // it is of nobody, or of Trident
-    return "";
-  }
-}
-
-namespace {
 
 // Another system's configuration is neither broken JSON to its user nor one of ours with unknown keys.
 void refuse_other_forms(const CLI::App& app, const std::string& path) {

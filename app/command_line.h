@@ -56,9 +56,6 @@ void refuse_given(const CLI::App& app, std::initializer_list<const char*> flags,
 // on_lines(); on a terminal lines of words are folded between them, while tables and what is to be pasted stay whole.
 std::string on_screen(const std::string& text, const CommandContext& context);
 
-// The system whose configuration this is, of the file `path`; "": ours, or nobody's that import knows.
-std::string system_of_json(const JsonValue& root, const std::string& path);
-
 // Parses into what was bound to `app`. Where --help is among the arguments, prints the help: then false, and nothing is left to do.
 // Throws ConfigError with the nearest flag for an unknown one.
 bool parse_flags(CLI::App& app, const Arguments& arguments, const CommandContext& context, const FlagTexts& texts = {});

@@ -6,9 +6,9 @@
 #include <string_view>
 #include <vector>
 
-#include "app/command_line.h"
 #include "core/json_reader.h"
 #include "core/shell_word.h"
+#include "import/foreign_input.h"
 #include "train/config/foreign_answers.h"
 #include "train/config/option_check.h"
 #include "train/config/option_docs.h"
@@ -16,6 +16,18 @@
 #include "train/config/option_values.h"
 
 namespace trident {
+
+std::string system_of_json(const JsonValue& root, const std::string& path) {
+  const auto is_ours = [](const JsonMember& it) { return find_block(it.key) != nullptr || find_option(it.key) != nullptr; };
+  if (!root.is_object() || std::ranges::all_of(root.members(), is_ours)) return "";
+  try {
+    const std::vector<ForeignLeaf> leaves = read_foreign_inputs({path});
+    return leaves.empty() ? "" : std::string(name_of(leaves.front().system));
+  } catch (const ConfigError&) {  // it is of nobody, or of Trident
+    return "";
+  }
+}
+
 namespace {
 
 struct Written {
