@@ -38,7 +38,8 @@ std::string find_checkpoint(const std::string& given) {
 void refuse_other_folder(const std::string& path) {
   if (is_hf_folder(hub_snapshot(path)))
     throw DataError(fmt::format("{}: is a Hugging Face folder, no checkpoint; trident convert --from hf makes one of it", path));
-  if (const std::optional<std::string> other = what_stands_at(path)) throw DataError(fmt::format("{}: {}", path, *other));
+  if (const std::optional<std::string> other = what_stands_at(path, WantedFolder::kCheckpoint))
+    throw DataError(fmt::format("{}: {}", path, *other));
 }
 
 void ckpt_ls_command(const Arguments& arguments, const CommandContext& context) {

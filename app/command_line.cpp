@@ -105,7 +105,14 @@ constexpr OtherFlag kOtherFlags[] = {
      "merge_file",
      "say --tokenizer T: gpt2, a model's folder, or a tokenizer's file"},
     {"--sequence", "max_length max_seq_length seq_length seq_len block_size context_length cutoff_len", "say --sequence {0}"},
-    {"--gpus", "nodes num_nodes nnodes num_gpus n_gpus ngpus world_size", "say --gpus N, those of all nodes together"},
+    {"--gpus", "nodes num_nodes nnodes num_gpus n_gpus ngpus world_size gpus_per_node num_gpus_per_node nproc_per_node",
+     "say --gpus N, those of all nodes together"},
+    {"--best", "top_k topk top n_best num_results", "say --best {0}"},
+    {"--write", "output out o output_file save", "say --write {0}, the configuration with the best layout"},
+    {"--adapter", "lora lora_path lora_dir lora_adapter peft peft_path peft_model adapter_path adapter_dir adapter_name_or_path",
+     "say --adapter {0}"},
+    {"--preference", "dpo pairs preferences", "say --preference"},
+    {"--csv", "json", "say --csv"},
     {"--input", "i in data dataset dataset_name file files train_file input_file data_path",
      "say --input {0}, a file: nothing is downloaded"},
     {"--output", "o out output_prefix output_path output_dir out_dir outfile save_path", "say --output {0}"},
@@ -128,19 +135,27 @@ std::string flag_here(const CLI::App& app, const std::string& argument, const st
 }
 
 // Told before whatever else is wrong: a misspelt flag is the reason why another one is missing. All of them are told at once.
-void refuse_extras(const CLI::App& app, const FlagTexts& texts) {
+void refuse_extras(const CLI::App& app, const Arguments& arguments, const FlagTexts& texts) {
   const std::vector<std::string> extras = app.remaining();
   const auto is_flag = [](const std::string& word) {
     return word.size() > 1 && word[0] == '-' && std::isdigit(static_cast<unsigned char>(word[1])) == 0;
   };
   const auto is_number = [](const std::string& it) { return !it.empty() && std::isdigit(static_cast<unsigned char>(it[0])) != 0; };
   std::vector<std::string> faults;
+  auto place = arguments.begin();
   for (std::size_t i = 0; i < extras.size(); ++i) {
     const std::string& word = extras[i];
     std::string next = i + 1 < extras.size() ? extras[i + 1] : "";
+    // A positional takes the value of an unknown flag, which stands behind the flag nevertheless.
+    if (const auto at = std::find(place, arguments.end(), word); at != arguments.end()) {
+      place = at + 1;
+      next = place != arguments.end() && !is_flag(*place) ? *place : "";
+    }
+    const bool is_value = is_flag(word) && word.find('=') == word.npos && !next.empty() && !is_flag(next);
+    const bool is_extra = i + 1 < extras.size() && extras[i + 1] == next;
     if (i + 4 < extras.size() && is_number(next) && is_number(extras[i + 3]))  // Megatron-LM's blend
       for (std::size_t j = i + 2; j < extras.size() && !is_flag(extras[j]); ++j) next += " " + extras[j];
-    if (is_flag(word) && word.find('=') == word.npos && !next.empty() && !is_flag(next)) ++i;  // its value
+    if (is_value && is_extra) ++i;
     if (!faults.empty() && !is_flag(word)) continue;
     std::string remedy = flag_here(app, word, next);
     if (remedy.empty() && texts.instead) remedy = texts.instead(word, next);
@@ -210,17 +225,17 @@ bool parse_flags(CLI::App& app, const Arguments& arguments, const CommandContext
     if (details) context.out << '\n' << details();
     return false;
   } catch (const ConfigError&) {  // of in_range()
-    refuse_extras(app, texts);
+    refuse_extras(app, arguments, texts);
     throw;
   } catch (const CLI::RequiredError&) {
-    refuse_extras(app, texts);
+    refuse_extras(app, arguments, texts);
     refuse_incomplete(app);
   } catch (const CLI::ParseError& error) {
-    refuse_extras(app, texts);
+    refuse_extras(app, arguments, texts);
     throw ConfigError(fmt::format("{}: {}{}; see {} --help", app.get_name(), one_line(error.what()), what_is_missing(app, error),
                                   app.get_name()));
   }
-  refuse_extras(app, texts);
+  refuse_extras(app, arguments, texts);
   return true;
 }
 

@@ -14,6 +14,7 @@
 #include "core/nearest_name.h"
 #include "core/number_text.h"
 #include "core/printable.h"
+#include "core/shell_word.h"
 #include "infer/convert/convert.h"
 
 namespace trident {
@@ -58,9 +59,14 @@ std::optional<std::string> base_from(const std::vector<std::string>& settings) {
 
 void check_kinds(const std::vector<std::string>& from, const std::vector<std::string>& to) {
   const auto hint = [](const std::string& kind) { return name_hint(kind, {kHf, kCheckpoint, kPeft}); };
+  if (from.size() == 1)
+    throw ConfigError(fmt::format("--from {0}: names no kind and folder; say --from ckpt {0}, or --from hf {0}",
+                                  for_shell(from[0] == kHf || from[0] == kCheckpoint || from[0] == kPeft ? "DIR" : from[0])));
   if (from[0] != kHf && from[0] != kCheckpoint && from[0] != kPeft)
     throw ConfigError(fmt::format("--from {}: must be hf or ckpt, and a folder, or peft, a base and its adapter{}",
                                   in_quotes(from[0]), hint(from[0])));
+  if (to[0] == "gguf")
+    throw ConfigError("--to gguf: is not written; say --to hf DIR, and make a GGUF file of DIR by convert_hf_to_gguf.py of ggml-org");
   if (to[0] != kHf && to[0] != kCheckpoint && to[0] != kPeft)
     throw ConfigError(fmt::format("--to {}: must be hf, ckpt or peft, and a folder{}", in_quotes(to[0]), hint(to[0])));
   if (to.front() == kPeft && from.front() != kCheckpoint)
@@ -89,7 +95,7 @@ void convert_command(const Arguments& arguments, const CommandContext& context) 
   app.add_option("--from", from,
                  "hf DIR: a Hugging Face folder; ckpt DIR: a checkpoint, or the newest in a folder of them; peft BASE ADAPTER: a "
                  "Hugging Face folder, and a PEFT folder (adapter_config.json) that is merged into it")
-      ->expected(2, 3)
+      ->expected(1, 3)
       ->required();
   app.add_option("--to", to,
                  "ckpt DIR, hf DIR, or peft DIR for the adapters of a run's checkpoint: the folder to write, which is not there "

@@ -1,6 +1,8 @@
 // trident docs [PAGE | timeline --config FILE [--set path=value ...]]: the pages of docs/, and what of them the code computes.
 #include <algorithm>
 #include <ostream>
+#include <string_view>
+#include <utility>
 
 #include "app/command_line.h"
 #include "app/foreign_flag_hint.h"
@@ -8,6 +10,7 @@
 #include "core/file_io.h"
 #include "core/nearest_name.h"
 #include "core/printable.h"
+#include "import/text_limits.h"
 #include "planner/predict/timeline_svg.h"
 #include "train/config/foreign_answers.h"
 #include "train/config/option_docs.h"
@@ -15,6 +18,25 @@
 
 namespace trident {
 namespace {
+
+// A page, and other words for what it is about.
+constexpr std::pair<std::string_view, std::string_view> kOtherWords[] = {
+    {"finetuning", "lora qlora dora peft adapter adapters sft dpo finetune fine-tuning chat preference"},
+    {"install", "build installation setup"},
+    {"coming-from", "import megatron deepspeed transformers axolotl"},
+    {"planner", "plan search cluster"},
+    {"checkpoints", "checkpoint ckpt convert resume"},
+    {"generation", "generate inference"},
+    {"evaluation", "eval"},
+    {"slurm", "mpi cluster nodes launch"},
+    {"logs", "report metrics tensorboard"},
+};
+
+std::string page_hint(std::string_view word, const std::vector<std::string>& pages) {
+  for (const auto& [page, words] : kOtherWords)
+    if (is_listed(word, words)) return fmt::format("; did you mean {}?", page);
+  return name_hint(word, {pages.begin(), pages.end()});
+}
 
 // The names of the pages in a folder; none where it is not there.
 std::vector<std::string> pages_in(const std::string& folder) {
@@ -67,9 +89,13 @@ void docs_command(const Arguments& arguments, const CommandContext& context) {
     context.out << coming_from_markdown();
   } else if (std::ranges::count(pages, page) > 0) {
     context.out << on_lines(read_file(fmt::format("{}/{}.md", folder, page)));
+  } else if (folder.empty()) {
+    throw ConfigError(fmt::format("trident docs: there is no page {}: the folder docs is neither beside the program, in {}, nor in "
+                                  "the three above it; call the program that lies in its package or checkout",
+                                  in_quotes(page), in_quotes(folder_of_program())));
   } else {
     throw ConfigError(fmt::format("trident docs: there is no page {}; trident docs lists them{}", in_quotes(page),
-                                  name_hint(page, {pages.begin(), pages.end()})));
+                                  page_hint(page, pages)));
   }
 }
 

@@ -36,7 +36,11 @@ void print_overview(std::ostream& out, std::size_t columns) {
 [[noreturn]] void refuse(const std::string& name) {
   std::string hint = did_you_mean(name);
   std::vector<std::string_view> names;
-  for (const Subcommand& command : subcommands()) names.push_back(command.name);
+  for (const Subcommand& command : subcommands()) {
+    names.push_back(command.name);
+    if (std::ranges::find(command.actions, name, &Subcommand::Action::name) != command.actions.end())
+      hint = fmt::format("; did you mean trident help {} {}?", command.name, name);
+  }
   if (const std::string_view near = likely_name(name, names); !near.empty()) hint = fmt::format("; did you mean {}?", near);
   if (hint.empty()) hint = "; see trident help for subcommands, trident train --help-all for keys";
   throw ConfigError(fmt::format("trident help: {} is not a subcommand, key or section{}", in_quotes(name), hint));

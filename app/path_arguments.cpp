@@ -36,9 +36,14 @@ bool same_file(const std::string& one, const std::string& other) {
 
 }  // namespace
 
+std::string folder_of_program() {
+  std::error_code failed;
+  return fs::read_symlink("/proc/self/exe", failed).parent_path().string();
+}
+
 std::string beside_program(const std::string& name) {
   std::error_code failed;
-  fs::path folder = fs::read_symlink("/proc/self/exe", failed).parent_path();
+  fs::path folder = folder_of_program();
   for (int up = 0; up < 4 && !failed && folder.has_relative_path(); ++up, folder = folder.parent_path()) {
     if (!fs::exists(folder / name, failed)) continue;
     const fs::path here = fs::current_path(failed);

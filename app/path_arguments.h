@@ -14,6 +14,9 @@ struct NamedFile {
   std::string path;
 };
 
+// Where the running program lies.
+std::string folder_of_program();
+
 // The path of a file that comes with the program, in its package or in the checkout below which it was built, `name`
 // itself in the folder that has it, "" where it is not there.
 std::string beside_program(const std::string& name);

@@ -5,11 +5,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <span>
 #include <string_view>
 #include <vector>
 
 #include "core/file_io.h"
+#include "core/nearest_name.h"
 
 namespace trident {
 namespace {
@@ -94,6 +96,15 @@ bool is_name_of_hub(const std::string& path) {
   return slash == path.npos || (path.find('/', slash + 1) == path.npos && !folder_exists(path.substr(0, slash)));
 }
 
+// A run that is called nearly so stands beside it, perhaps.
+std::string no_checkpoint_text(const std::string& path) {
+  const std::filesystem::path whole(path);
+  const std::string above = whole.has_parent_path() ? whole.parent_path().string() : ".";
+  const std::vector<std::string> beside = names_in(above);
+  return fmt::format("no such folder; check the path{}",
+                     name_hint(whole.filename().string(), {beside.begin(), beside.end()}));
+}
+
 }  // namespace
 
 std::string hub_snapshot(const std::string& path) {
@@ -108,12 +119,13 @@ std::string hub_snapshot(const std::string& path) {
   return names.size() == 1 ? snapshots + "/" + names.front() : path;
 }
 
-std::optional<std::string> what_stands_at(const std::string& given) {
+std::optional<std::string> what_stands_at(const std::string& given, WantedFolder wanted) {
   const std::string path = hub_snapshot(given);
   check_may_read(path);
   if (folder_exists(path)) return what_a_folder_is(path);
   if (file_exists(path)) return what_a_file_is(path);
   if (is_there(path)) return std::nullopt;
+  if (wanted == WantedFolder::kCheckpoint) return no_checkpoint_text(path);
   if (is_name_of_hub(path))
     return fmt::format(
         "no such folder (nothing is downloaded); check the path, or download a model of the hub first: hf download {} --local-dir "

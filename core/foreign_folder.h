@@ -2,6 +2,7 @@
 // has no model that is read. Every command asks here.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -11,8 +12,10 @@ namespace trident {
 // Any other path is itself, and so is a cache with several.
 std::string hub_snapshot(const std::string& path);
 
+enum class WantedFolder : std::uint8_t { kModel, kCheckpoint };
+
 // Says what stands at a path, or in its hub_snapshot(), in place of a model's folder or a checkpoint, and what to do about it:
 // "is an adapter ...; merge it ...". Nothing where it is none of the usual kinds. NotPermitted.
-std::optional<std::string> what_stands_at(const std::string& given);
+std::optional<std::string> what_stands_at(const std::string& given, WantedFolder wanted = WantedFolder::kModel);
 
 }  // namespace trident

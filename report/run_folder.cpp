@@ -179,6 +179,7 @@ bool is_run(const std::string& path) {
 void check_is_run(const std::string& path) {
   check_may_read(path);
   if (is_run(path)) return;
+  if (!is_there(path)) throw DataError(fmt::format("{}: no such folder; give the run.dir of a run, or a folder of several", path));
   const std::string above = std::filesystem::path(path + "/.").lexically_normal().parent_path().parent_path().string();
   throw DataError(fmt::format(
       "{}: is no run's folder: it has neither config.resolved.json nor metrics.jsonl; give {}", path,
@@ -235,6 +236,22 @@ std::map<std::int64_t, JsonValue> evaluations_in(const std::string& path, std::v
   return by_step;
 }
 
+// When each start of a run began; none where run.json does not say it.
+std::vector<double> starts_of(const std::string& folder) {
+  std::vector<double> times;
+  try {
+    const JsonValue run = read_json_file(folder + "/run.json", {.max_bytes = kLargestFile, .blame = ExitCode::kData});
+    const JsonValue* const starts = run.is_object() ? run.find("starts") : nullptr;
+    if (starts == nullptr || !starts->is_array()) return times;
+    for (const JsonValue& start : starts->items()) {
+      const JsonValue* const time = start.is_object() ? start.find("time") : nullptr;
+      if (time != nullptr && time->is_number()) times.push_back(time->as_number());
+    }
+  } catch (const Error&) {  // the numbers are then without it
+  }
+  return times;
+}
+
 }  // namespace
 
 RunFolder read_run_folder(const std::string& path, std::size_t most_lines) {
@@ -270,6 +287,7 @@ std::vector<std::string> write_metrics_csv(const std::vector<std::string>& paths
   const std::vector<std::string> names = names_of(paths);
   std::vector<std::optional<RandomAccessFile>> files(paths.size());
   std::vector<std::map<std::int64_t, JsonValue>> evaluations(paths.size());
+  std::vector<std::vector<double>> starts(paths.size());
   std::vector<std::string> remarks;
   for (std::size_t i = 0; i < paths.size(); ++i) {
     check_is_run(paths[i]);
@@ -277,6 +295,7 @@ std::vector<std::string> write_metrics_csv(const std::vector<std::string>& paths
     if (file_exists(path)) files[i].emplace(path);
     else remarks.push_back(fmt::format("{}: {}", path, is_there(path) ? "is not a regular file" : "is not there"));
     evaluations[i] = evaluations_in(paths[i] + "/eval.jsonl", remarks);
+    starts[i] = starts_of(paths[i]);
   }
   CsvColumns columns;
   columns.note(JsonValue::Object{{"run", ""}});
@@ -291,10 +310,16 @@ std::vector<std::string> write_metrics_csv(const std::vector<std::string>& paths
     });
     for (const auto& [step, record] : evaluations[i]) columns.note(record);
   }
+  // The number of the start, by which elapsed_s is read: it begins anew at each.
+  if (std::ranges::any_of(starts, [](const auto& times) { return !times.empty(); }))
+    columns.note(JsonValue::Object{{"start", 0}});
   out << on_lines(columns.header());
   for (std::size_t i = 0; i < paths.size(); ++i) {
     const auto write = [&](JsonValue row) {
       row.set("run", names[i]);  // whatever a line of another program says of it
+      const JsonValue* const time = row.find("time");
+      if (time != nullptr && time->is_number() && !starts[i].empty())
+        row.set("start", std::ranges::count_if(starts[i], [&](double began) { return began <= time->as_number(); }));
       out << on_lines(columns.line(row));
     };
     std::map<std::int64_t, JsonValue>& left = evaluations[i];

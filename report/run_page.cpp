@@ -98,7 +98,7 @@ Table starts_table(const RunFolder& run) {
                                 ? fmt::format("{}, step {}, exit {:.0f}: {}", time_text(*ended, "time"),
                                               step_text(number(*ended, "step")), number(*ended, "exit_code"), words(*ended, "why"))
                             : is_last ? state_text(run)
-                                      : "no end is on record";
+                                      : "killed or cut off";
     table.rows.push_back({time_text(start, "time"), step_text(number(start, "step")), step_text(number(start, "ranks")),
                           joined(start.find("hosts"), ", "), words(start, "version"), command_text(start), end});
   }

@@ -254,7 +254,8 @@ constexpr ForeignKey kHuggingFaceRows[] = {
      "jagged_*, lisa_*, adalora_*, boft_*, vera_*, fourier_*, llamapro_*, reft_*, vllm_*, sglang_*, image_*, video_*, orpo_alpha, "
      "simpo_gamma, cpo_alpha, sft_alpha, desirable_weight, undesirable_weight, center_rewards_coefficient, loraplus_lr_embedding, "
      "ref_model_type, ref_model_revision", "of a method that is not asked for, or of images"),
-    {"load_in_4bit, use_4bit, qlora", kNotBuilt, "model.quantize.type", "\"nf4\""},
+    {"load_in_4bit, use_4bit, qlora", kNotBuilt, "model.quantize.type", "\"nf4\"",
+     "leave it out: lora trains beside weights in 16 bits"},
     always("bnb_4bit_quant_type = nf4", "the format of load_in_4bit"),
     {"use_bnb_nested_quant, bnb_4bit_use_double_quant", kNotBuilt, "model.quantize.double", "true"},
     always("bnb_4bit_quant_storage, bnb_4bit_compute_dtype", "products are in precision.compute"),

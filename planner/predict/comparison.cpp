@@ -83,6 +83,8 @@ void leave_out_absent(std::vector<TimePart>& parts, const PredictedStep& step) {
   if (parts.empty()) parts.push_back(first);
 }
 
+// Means of fewer steps, and of shorter ones, say more of the machine's moment than of the prediction.
+constexpr double kFewestJudged = 5, kShortestJudged = 0.01;  // seconds
 constexpr double kNotShown = 0.001;    // of the step: a part with less is not shown
 constexpr double kUndisturbed = 0.9;  // of a step: what a rank at least works and waits that has its cores
 
@@ -172,6 +174,10 @@ Comparison compare(const std::optional<PredictedStep>& step, const std::string& 
   else if (out.worked)
     out.not_judged = fmt::format("other work had the cores: a rank worked {} of a step of {}", milliseconds(*out.worked),
                                  milliseconds(out.step_measured));
+  else if (run.steps < kFewestJudged)
+    out.not_judged = fmt::format("the mean is of {:g} steps, fewer than {:g}", run.steps, kFewestJudged);
+  else if (out.step_measured < kShortestJudged)
+    out.not_judged = fmt::format("a step took less than {:.0f} ms", 1e3 * kShortestJudged);
   return out;
 }
 

@@ -154,6 +154,7 @@ class Search {
     check_cluster_size(request_.cluster, request_.gpus, 1);
     result_ = heading_of(request_, model_);
     result_.gpus = request_.gpus;
+    if (request_.config.precision.compute != ComputeFormat::kFp32) result_.band = hardware_.band;
     result_.cluster = request_.cluster.name;
     result_.device_bytes = static_cast<std::int64_t>(hardware_.device_bytes);
     const std::vector<SearchLayout> layouts = layouts_of(request_, request_.gpus, model_, result_.rejections);
@@ -302,7 +303,9 @@ class Search {
     }
     std::stable_sort(result_.not_trainable.begin(), result_.not_trainable.end(),
                      [](const FoundLayout& a, const FoundLayout& b) { return a.seconds < b.seconds; });
-    if (result_.not_trainable.size() > kMost) result_.not_trainable.resize(kMost);
+    const std::size_t kept = std::min({kMost, request_.keep, result_.not_trainable.size()});
+    result_.more_not_trainable = result_.not_trainable.size() - kept;
+    result_.not_trainable.resize(kept);
   }
 
   // Whether zero3 gathers nothing on use.
@@ -371,6 +374,7 @@ class ProcessorSearch {
     const ModelConfig model = resolve_model(request_.config);
     result_ = heading_of(request_, model);
     result_.cluster = hardware_.name;
+    result_.band = hardware_.band;
     result_.device_bytes = static_cast<std::int64_t>(hardware_.device_bytes);
     const int first = std::max(1, request_.gpus), last = request_.gpus > 0 ? request_.gpus : hardware_.processors->cores;
     std::vector<SearchLayout> layouts;

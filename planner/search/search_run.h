@@ -58,6 +58,8 @@ struct SearchResult {
   std::int64_t device_bytes = 0;  // of a GPU; of the machine whose processors they are, 0: not known
   std::vector<FoundLayout> best;  // none a variation of another
   std::vector<FoundLayout> not_trainable;  // context parallel and hybrid sharded: scored by estimates
+  std::size_t more_not_trainable = 0;      // slower ones, which are counted alone
+  std::optional<ErrorBand> band;           // of times; nothing: none is known
   Rejections rejections;
   std::size_t layouts = 0, fitting = 0, timed = 0;
   int dry_runs = 0;

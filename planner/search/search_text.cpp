@@ -89,6 +89,15 @@ std::string entry(std::size_t number, const FoundLayout& found, const SearchResu
               : "");
 }
 
+// "1 to 3 are equal within the error of predictions": who steps within the band of the fastest one's time may be faster.
+std::string equals_text(const SearchResult& result) {
+  if (!result.band || result.best.empty()) return "";
+  const double most = result.band->high * result.best.front().seconds;
+  const auto beyond = std::ranges::find_if(result.best, [&](const FoundLayout& it) { return it.seconds > most; });
+  const std::int64_t equal = beyond - result.best.begin();
+  return equal < 2 ? "" : fmt::format("1 {} {} are equal within the error of predictions\n", equal == 2 ? "and" : "to", equal);
+}
+
 JsonValue sync_of(const SearchLayout& layout) { return layout.sync == SyncChoice::kStep ? JsonValue("step") : JsonValue(); }
 
 JsonValue json_of(const FoundLayout& found) {
@@ -168,10 +177,12 @@ std::string to_text(const SearchResult& result) {
                      '\n';
   std::size_t number = 0;
   for (const FoundLayout& found : result.best) text += entry(++number, found, result);
+  text += equals_text(result);
   if (!result.not_trainable.empty()) {
     text += "\nestimates beside the best, not trainable yet (context parallel; sharding within groups of ranks):\n";
   }
   for (const FoundLayout& found : result.not_trainable) text += entry(++number, found, result);
+  if (result.more_not_trainable > 0) text += fmt::format("    and {} slower\n", result.more_not_trainable);
   text += "\nnot looked at, or not fitting:\n";
   for (std::size_t r = 0; r < kNumRejections; ++r) {
     const Rejected& rejected = result.rejections[r];

@@ -85,6 +85,7 @@ TEST(Binary, ListsAndPrintsThePages) {
   for (const char* part : {"Pages, in ", "\n  slurm            Several nodes, and Slurm\n", "\n  zero             ZeRO\n"})
     EXPECT_NE(all.text.find(part), std::string::npos) << all.text;
   EXPECT_EQ(run("docs slurm").text, read_file(TRIDENT_SOURCE_DIR "/docs/slurm.md"));
+  EXPECT_NE(run("docs lora 2>&1").text.find("; did you mean finetuning?"), std::string::npos);
 }
 
 }  // namespace

@@ -95,7 +95,7 @@ TEST_F(CommandLine, UnknownSubcommandsAndActions) {
   expect_refusal({"data", ""}, "trident data \"\": not an action; use prepare, inspect, merge or pack");
   expect_refusal({"ckpt"}, "trident ckpt: no action; name one: ls, show, verify, diff or prune");
   expect_refusal({"data", "mrege"}, "trident data \"mrege\"");
-  expect_refusal({"docs", "cooking"}, "there is no page \"cooking\"; trident docs lists them");
+  expect_refusal({"docs", "cooking"}, "there is no page \"cooking\"");
 }
 
 // In both spellings of C1, and with marks that turn the direction of what follows.
@@ -112,7 +112,6 @@ TEST_F(CommandLine, FlagsOfOtherProgramsAreAnsweredByOurs) {
       {{"generate", "--max_tokens=20"}, "say --max-new-tokens 20"},
       {{"generate", "--max_new_tokens", "20"}, "did you mean --max-new-tokens?"},
       {{"generate", "--temp", "1"}, "say --temperature 1"},
-      {{"generate", "--top_p", "1"}, "did you mean --top-p?"},
       {{"generate", "-p", "hi you"}, "say --prompt 'hi you'"},
       {{"generate", "--num_samples", "3"}, "say -n 3"},
       {{"generate", "--num-beams", "3"}, "leave it out, there is no such thing here: --greedy takes the likeliest token"},
@@ -124,13 +123,20 @@ TEST_F(CommandLine, FlagsOfOtherProgramsAreAnsweredByOurs) {
       {{"convert", "--hf", "a"}, "say --from hf a --to ckpt DIR"},
       {{"convert", "--output", "a"}, "say --to hf a, or --to ckpt a"},
       {{"tokenizer", "encode", "--model", "a"}, "say --tokenizer T: gpt2, a model's folder, or a tokenizer's file"},
-      {{"tokenizer", "--model", "a"}, "trident tokenizer \"--model\": a flag, not an action; use encode"},
       {{"data", "prepare", "--output-prefix", "a"}, "say --output a"},
       {{"data", "prepare", "--dataset_name", "a"}, "say --input a, a file: nothing is downloaded"},
       {{"data", "prepare", "--text-column", "a"}, "say --json-key a"},
       {{"data", "prepare", "--tokenizer-type", "GPT2BPETokenizer"}, "say --tokenizer T: gpt2,"},
       {{"data", "pack", "x", "--seq_length=8"}, "say --sequence 8"},
       {{"plan", "search", "--nodes", "8"}, "say --gpus N, those of all nodes together"},
+      {{"plan", "search", "--gpus-per-node", "8"}, "say --gpus N, those of all nodes together"},
+      {{"plan", "search", "--top-k", "3"}, "say --best 3"},
+      {{"plan", "search", "--model", "llama3-8b", "--config", "c"}, "say --set model.preset=llama3-8b"},
+      {{"plan", "search", "--output", "x"}, "say --write x, the configuration with the best layout"},
+      {{"generate", "--lora", "a"}, "say --adapter a"},
+      {{"data", "prepare", "--dpo"}, "say --preference"},
+      {{"report", "a", "--json"}, "say --csv"},
+      {{"help", "search"}, "did you mean trident help plan search?"},
       {{"data", "tokenize"},
        "not an action; use prepare, inspect, merge or pack (see trident data --help); that is trident data prepare here"},
       {{"ckpt", "list"}, "that is trident ckpt ls here"},
@@ -144,7 +150,6 @@ TEST_F(CommandLine, FlagsOfOtherProgramsAreAnsweredByOurs) {
       {{"import", "--xyzzy", "8"}, "see trident import --help"},
       {{"import", "--micro-batch-size", "8"}, "write the whole command into one, run.sh: trident import run.sh"},
       {{"train", "--deepspeed", "ds.json"}, "import its file: trident train --import ds.json"},
-      {{"train", "run.sh"}, "import it: trident train --import run.sh"},
   };
   for (const auto& [arguments, answer] : cases) expect_refusal(arguments, answer);
 }
@@ -179,7 +184,6 @@ TEST_F(CommandLine, ConfigurationsOfOthersAreImported) {
   expect_refusal({"train", path("ds.json")}, "; import it: trident train --import " + path("ds.json") + " (trident import ");
   given("args.json", R"({"model_name_or_path": "a", "learning_rate": 1e-5})", "is a configuration of Hugging Face");
   given("acc.yaml", "distributed_type: FSDP\n", "is no JSON; import it: trident train --import " + path("acc.yaml"));
-  given("t.toml", "[training]\nseq_len = 8\n", "is no JSON; import it: trident train --import " + path("t.toml"));
   given("run.sh", "torchrun pretrain_gpt.py\n", "is no JSON; import it: trident train --import " + path("run.sh"));
   given("train.py", "batch_size = 12\n", "is Python, and no Python is run");
   given("config.json", R"({"model_type": "llama", "hidden_size": 8})",
@@ -193,8 +197,6 @@ TEST_F(CommandLine, BadFlags) {
   expect_refusal({"train", "--config", config_, "more"}, "unknown argument \"more\"");
   expect_refusal({"train", "--config", config_, "--set", "run.steps", "3"}, "a value stands behind its key, as in --set KEY=3");
   expect_refusal({"train", "--config"}, "--config");
-  expect_refusal({"train", "--config", config_, "--tensor-model-parallel-size", "4"},
-                 "unknown argument \"--tensor-model-parallel-size\"; say --set parallel.tensor=4");
   expect_refusal({"train", "--config", config_, "parallel.tensor=4"}, "; say --set parallel.tensor=4");
   expect_refusal({"train", "--config", config_, "--data-path", "0.5", "a", "0.5", "b"}, "; say --set 'data.train=0.5 a 0.5 b' (");
   expect_refusal({"train", "--config", config_, "--set", "tensor-model-parallel-size=4"}, "; did you mean parallel.tensor?");
@@ -206,44 +208,32 @@ TEST_F(CommandLine, BadFlags) {
   expect_refusal({"eval", "--hf", "models/a", "valid"}, "unknown argument \"valid\"; say --data valid");
   expect_refusal({"data", "prepare", "a.txt"}, "unknown argument \"a.txt\"; say --input a.txt");
   expect_refusal({"convert", "runs/a", "out"}, "unknown argument \"runs/a\"; say --from ckpt runs/a or --from hf runs/a");
+  expect_refusal({"convert", "--from", "runs/a", "--to", "hf", "x"}, "say --from ckpt runs/a, or --from hf runs/a");
+  expect_refusal({"convert", "--from", "ckpt", "a", "--to", "gguf", "x"}, "say --to hf DIR, and make a GGUF file of DIR by convert_hf_to_gguf.py");
   expect_refusal({"convert", "--from", "hf", "a", "--to", "ckpt"}, " (ckpt DIR, hf DIR, or peft DIR");
   expect_refusal({"train", "--set"}, " (path=value: change a key of the configuration");
   expect_refusal({"--verison"}, "did you mean --version?");
-  expect_refusal({"bench"}, "--config is required");
   expect_refusal({"bench", "--config", config_, "--steps", "0"}, "--steps = 0: must be from 1 to 1000");
   expect_refusal({"study", "--config", config_, "--vary", "micro=1", "--gpus", "99999999999999999999"},
                  "--gpus = 1e+20: must be from 1 to 16777216");
-  expect_refusal({"bench", "--config", config_, "--ranks", "65"}, "--ranks = 65: must be from 1 to 64");
-  expect_refusal({"bench", "--config", config_, "--seconds", "-1"}, "--seconds = -1: must be from 0 to 60");
   expect_refusal({"bench", "--config", config_, "--device", "tpu"}, "device");
   expect_refusal({"bench", "--calibrate", path("p.json"), "--config", config_}, "leave out --config, --set, --device and --json");
   expect_refusal({"bench", "--calibrate", ""}, "--calibrate: names no file");
   expect_refusal({"bench", "--calibrate", path("p.json"), "--steps", "2"}, "--steps: --calibrate measures what it needs");
-  expect_refusal({"bench", "--calibrate", path("p.json"), "--ranks", "2"}, "--ranks: --calibrate measures what it needs");
   expect_refusal({"bench", "--calibrate", path("p.json"), "--largest", "63"}, "--largest = 63: must be from 64 to 8192");
   expect_refusal({"bench", "--calibrate", path("none/p.json")}, "none/p.json", 74);
   const Arguments search{"plan", "--search", "--config", config_, "--cluster", "h100_sxm_ndr"};
   expect_refusal({"plan", "search", "--config", config_, "--cluster", "h100_sxm_ndr", "--gpus", "8", "--rank", "2"},
                  "--rank: no configuration is written; add --write FILE");
-  const auto searched = [&](const Arguments& more) {
-    Arguments all = search;
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
-  };
   expect_refusal(search, "--gpus: missing; write --gpus N");
   expect_refusal({"plan", "search", "--config", config_, "--cluster", "h10"}, "; did you mean \"h100_sxm_ndr\"?");
   expect_refusal({"plan", "search"}, "trident plan search: --config is required; see trident plan search --help");
   // A word of a closed list that is none.
-  expect_refusal({"ckpt", "shwo"}, "not an action; use ls, show, verify, diff or prune");
   expect_refusal({"ckpt", "shwo"}, "; did you mean \"show\"?");
   expect_refusal({"completion", "zhs"}, "; did you mean \"zsh\"?");
   expect_refusal({"convert", "--from", "ckp", "a", "--to", "hf", "b"}, "; did you mean \"ckpt\"?");
   expect_refusal({"convert", "--from", "ckpt", "a", "--to", "hf", "b", "--dtype", "bf61"}, "; did you mean \"bf16\"?");
-  expect_refusal(searched({"--gpus", "0"}), "--gpus = 0: must be from 1 to 1048576");
-  expect_refusal(searched({"--gpu", "8"}), "trident plan search: unknown argument \"--gpu\"; did you mean --gpus?");
-  expect_refusal({"schema", "--x"}, "unknown argument \"--x\"");
   expect_refusal({"data", "prepare", "--input", config_}, "--tokenizer, --output are required");
-  expect_refusal({"data", "prepare"}, "trident data prepare: --input, --tokenizer, --output are required");
   expect_refusal({"data", "prepare", "--input", config_, "--tokenizer", "gtp2", "--output", path("o")}, "; did you mean \"gpt2\"?");
   expect_refusal({"data", "prepare", "--input", config_, "--tokenizer", "gpt2", "--output", path("o"), "--workers", "x"},
                  "--workers");

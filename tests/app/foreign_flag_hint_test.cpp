@@ -63,6 +63,8 @@ TEST(ForeignFlagHint, RowsWithoutAKeySayWhatToDo) {
             "say --set model.init_from=dir (a checkpoint of trident, a folder of them, or a Hugging Face folder)");
   EXPECT_TRUE(foreign_flag_hint("--append-eod", "").starts_with("see trident data prepare --append-eod --workers N"));
   EXPECT_EQ(foreign_flag_hint("--context-parallel-size", "2"), "its key parallel.context is not built yet");
+  EXPECT_EQ(foreign_flag_hint("--load_in_4bit", ""),
+            "its key model.quantize.type is not built yet (leave it out: lora trains beside weights in 16 bits)");
 }
 
 TEST(ForeignFlagHint, OurKeysAreKnownWithHyphens) {

@@ -90,6 +90,14 @@ TEST(PlanSearch, SaysWhichLayoutsAreBestAndWritesTheFirst) {
   expect_parts(plan_on("--program"), {text.substr(room, text.find(':', room) - room) + '\n', " free\n"});
 }
 
+// Layouts whose times differ by less than predictions err are not told apart; of untrainable ones no more are shown.
+TEST(PlanSearch, SaysWhichAreEqualAndCountsTheRest) {
+  const std::string text = succeeded(run_program({"plan", "search", "h100_sxm_ndr", "--config", TRIDENT_SOURCE_DIR
+                                                  "/configs/laptop.json", "--gpus", "16", "--best", "2"})).out;
+  expect_parts(text, {"\n1 and 2 are equal within the error of predictions\n", "\n 4  ", " slower\n\nnot looked at"});
+  EXPECT_EQ(text.find("\n 5  "), text.npos) << text;
+}
+
 // How long a run is and its data change no plan: no form of it asks for them, and what --write leaves says neither.
 TEST(PlanSearch, AsksForNothingThatNoPlanDependsOn) {
   TemporaryFolder folder;

@@ -107,7 +107,8 @@ TEST(Prediction, WhatIsOffIsNamed) {
   const Workplace place;
   write_profile(place, "profile.json", kEight, 1e4);
   const auto trained = [&] {
-    return succeeded(place.train(plus(kEight, {"run.overwrite=true", "run.hardware_profile=" + (place / "profile.json")})));
+    return succeeded(place.train(
+        plus(kEight, {"run.steps=7", "run.overwrite=true", "run.hardware_profile=" + (place / "profile.json")})));
   };
   const ProgramOutcome other = trained();
   expect_parts(other.out, {"the profile is of another processor; times are not judged"});

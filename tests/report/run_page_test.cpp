@@ -101,7 +101,26 @@ TEST_F(RunPages, NameTheStateOfARun) {
   EXPECT_EQ(state(), "over: step 7 of 1,500");
   write_file(folder + "/failure.json", R"({"unix_time": 1003, "message": "the disk failed"})");
   EXPECT_EQ(state(), "failed: the disk failed") << "after the end was written";
+  const std::string page = to_html(run_page({read_run_folder(folder)}));
+  EXPECT_EQ(page.find("killed or cut off"), std::string::npos);
   EXPECT_NE(to_html(run_page({read_run_folder(folder)})).find("Last start: 1970-01-01 00:16:40 UTC: trident"), std::string::npos);
+  write_file(folder + "/run.json", R"({"starts": [{"time": 900, "step": 0}, {"time": 1000, "step": 3, "ended":
+    {"time": 1002, "step": 7, "exit_code": 0, "why": "the run is over"}}]})");
+  EXPECT_NE(to_html(run_page({read_run_folder(folder)})).find("killed or cut off"), std::string::npos) << "an earlier start";
+}
+
+TEST_F(RunPages, NumbersOfStartsStandInTheLastColumn) {
+  const std::string folder = make_run("run", 1);
+  write_file(folder + "/metrics.jsonl",
+             "{\"step\": 1, \"time\": 901, \"elapsed_s\": 1}\n{\"step\": 2, \"time\": 1000, \"elapsed_s\": 0}\n");
+  write_file(folder + "/run.json", R"({"starts": [{"time": 900}, {"time": 1000}]})");
+  std::filesystem::remove(folder + "/eval.jsonl");
+  std::ostringstream out;
+  write_metrics_csv({folder}, out);
+  EXPECT_TRUE(out.str().starts_with("run,step,time,elapsed_s,start")) << out.str();
+  EXPECT_NE(out.str().find("run,1,901,1,1"), std::string::npos) << out.str();
+  EXPECT_NE(out.str().find("run,2,1000,0,2"), std::string::npos) << out.str();
+  EXPECT_NE(error_of<DataError>([&] { read_run_folder(folder + "/none"); }).find("none: no such folder"), std::string::npos);
 }
 
 TEST_F(RunPages, DrawRunsOverEachOtherAndShowWhatDiffersFirst) {

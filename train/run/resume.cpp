@@ -74,9 +74,9 @@ Manifest open_with(const std::string& folder, const Wanted& wanted) {
 }
 
 // Refuses what is known to be no checkpoint and no Hugging Face folder.
-void refuse_foreign_folder(const std::string& path, std::string_view key) {
+void refuse_foreign_folder(const std::string& path, std::string_view key, WantedFolder folder = WantedFolder::kModel) {
   const Wanted wanted{key, path};
-  if (const std::optional<std::string> other = read_wanted(wanted, [&] { return what_stands_at(path); }))
+  if (const std::optional<std::string> other = read_wanted(wanted, [&] { return what_stands_at(path, folder); }))
     throw DataError(fmt::format("{} = {}: {}", key, path, *other));
 }
 
@@ -202,7 +202,7 @@ std::optional<Resume> find_resume(const TrainConfig& config, std::optional<std::
         fmt::format("checkpoint.resume = {}: is a Hugging Face folder, from which no run goes on; begin with its weights: "
                     "name it in model.init_from",
                     from));
-  if (!resume && !before) refuse_foreign_folder(from, "checkpoint.resume");
+  if (!resume && !before) refuse_foreign_folder(from, "checkpoint.resume", WantedFolder::kCheckpoint);
   if (!resume && !before)
     throw DataError(
         fmt::format("checkpoint.resume = {}: there is no checkpoint; name one, the folder of several, or a run's", from));
@@ -316,7 +316,7 @@ Resume find_weights(const std::string& path, std::string_view key) {
   }
   if (is_hf_folder(hub_snapshot(path)))
     throw DataError(fmt::format("{} = {}: is a Hugging Face folder; name it in --hf", key, path));
-  refuse_foreign_folder(path, key);
+  refuse_foreign_folder(path, key, WantedFolder::kCheckpoint);
   throw DataError(fmt::format("{} = {}: there is no checkpoint; name one, the folder of several, or a run's", key, path));
 }
 

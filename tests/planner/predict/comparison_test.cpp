@@ -34,6 +34,14 @@ PredictedStep step_of(const RunPlan& plan, const WorkPrices& prices) {
   return predicted_step("fake", forecast.step, forecast.price, prices);
 }
 
+// As step_of(), and as long as steps that are judged.
+PredictedStep long_step_of(const RunPlan& plan) {
+  PredictedStep step = step_of(plan, FakePrices());
+  for (double& seconds : step.parts.seconds) seconds *= 1024;
+  step.slowed *= 1024;
+  return step;
+}
+
 double& of(std::array<double, kNumStepParts>& values, StepPart part) { return values[static_cast<std::size_t>(part)]; }
 
 // Different binary shares of a second everywhere, so that sums are exact and tell what they are of.
@@ -150,7 +158,7 @@ std::vector<std::string> off_of(const PredictedStep& predicted, const PredictedS
 
 TEST(Comparison, WhatIsOffIsNamedAndNothingElse) {
   const RunInputs inputs = grid();
-  const PredictedStep right = step_of(inputs.plan, FakePrices());
+  const PredictedStep right = long_step_of(inputs.plan);
   EXPECT_EQ(off_of(right, right, right.bubble_over_ideal), std::vector<std::string>{});
   // Prices of operations that are twice what they take, all else alike.
   PredictedStep twice = right;
@@ -176,7 +184,7 @@ TEST(Comparison, WhatIsOffIsNamedAndNothingElse) {
 // Repeats say how much a mean is worth: a prediction in the midst of them is not called a mistake without saying so.
 TEST(Comparison, StepsThatDifferByMoreThanTheMissAreSaid) {
   const RunInputs inputs = grid();
-  const PredictedStep right = step_of(inputs.plan, FakePrices());
+  const PredictedStep right = long_step_of(inputs.plan);
   PredictedStep slow = right;  // what is measured: as when others have the cores
   slow.parts[TimePart::kBubble] += 0.3 * right.parts.total();
   MeasuredRun run = measured(times_of(slow));
@@ -267,6 +275,20 @@ TEST(Comparison, WallTimeOnCoresThatOthersHaveIsSaid) {
   for (double& seconds : run.times.cpu) seconds *= 4;
   EXPECT_FALSE(compare(step, "", {1000, {}}, run).off().empty()) << "with its cores to itself a run is judged";
   EXPECT_NE(text_of(to_lines(compare(step, "", {1000, {}}, run))).find(" %"), std::string::npos);
+  run.steps = 4;
+  expect_parts(text_of(to_lines(compare(step, "", {1000, {}}, run))),
+               {"the mean is of 4 steps, fewer than 5; times are not judged"});
+  run.steps = 5;
+  StepTimes short_times = run.times;
+  for (auto* values : {&short_times.wall, &short_times.cpu, &short_times.waited})
+    for (double& seconds : *values) seconds /= 4096;
+  for (double& seconds : short_times.waited_for) seconds /= 4096;
+  short_times.causes = {}, short_times.step /= 4096;
+  MeasuredRun short_run = run;
+  short_run.times = short_times;
+  const Comparison of_short = compare(step, "", {1000, {}}, short_run);
+  expect_parts(text_of(to_lines(of_short)), {"a step took less than 10 ms; times are not judged"});
+  for (const Comparison::Off& off : of_short.off()) EXPECT_FALSE(off.of_time) << off.what;
   run.profile_of_another = true;
   expect_parts(text_of(to_lines(compare(step, "", {1000, {}}, run))),
                {"the profile is of another processor; times are not judged"});
