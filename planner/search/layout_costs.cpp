@@ -130,7 +130,7 @@ LayoutMemoryInputs LayoutCosts::memory_inputs(const SearchLayout& layout) {
   const TrainConfig& config = units_.config();
   const BatchConfig batch{.micro = layout.micro, .sequence = config.batch.sequence / layout.context};
   ArenaPlan buffers;
-  book_batch(config, batch, units_.model().sliding_window, m, LossDetail::kOfBatches, buffers);
+  book_batch(config, batch, units_.model().sliding_window, m, LossDetail::kOfBatches, units_.leaves_rows_out(), buffers);
   return {.passes = passes(layout),
           .buckets = units_.buckets(layout.tensor, layout.sequence_parallel, layout.data_shard_ranks()),
           .schedule = schedules_.facts({layout.schedule, layout.pipeline, layout.virtual_stages, m}),

@@ -277,7 +277,7 @@ TrainConfig with_steps_of_epochs(TrainConfig config) {
   return config;
 }
 
-TrainConfig with_facts_of_files(TrainConfig config) {
+TrainConfig with_facts_of_files(TrainConfig config, bool reads_masks) {
   try {
     config = with_steps_of_epochs(with_added_tokens(config));
   } catch (const DataError&) {  // as below; the plan's notes say so
@@ -292,7 +292,7 @@ TrainConfig with_facts_of_files(TrainConfig config) {
     for (const WeightedPath& source : data.train) {
       const IndexedDataset dataset(source.path);
       const std::int64_t looked_at = std::min(dataset.num_tokens(), kTokensOfShare);
-      const std::int64_t count_here = dataset.mask() != nullptr ? dataset.mask()->counted(0, looked_at) : looked_at;
+      const std::int64_t count_here = reads_masks && dataset.mask() != nullptr ? dataset.mask()->counted(0, looked_at) : looked_at;
       counted += source.weight * static_cast<double>(count_here) / static_cast<double>(std::max<std::int64_t>(1, looked_at));
       const bool by_index = data.boundaries == DocumentBoundaries::kIndex;
       const std::int64_t count = by_index ? dataset.num_sequences() : dataset.num_documents();
@@ -340,7 +340,7 @@ RunInputs prepare_run(const TrainConfig& config, const LaunchSite& place, const 
   // All memory together; machines and GPUs are judged one by one when arenas are known.
   check_model_fits(model, config, machine.bytes());
   if (find_samples) inputs.samples = find_samples(config, model);
-  RunPlan plan = make_run_plan(with_facts_of_files(config), model, place.world_size, machine);
+  RunPlan plan = make_run_plan(with_facts_of_files(config, place.reads_all), model, place.world_size, machine);
   if (inputs.samples) plan.generation = inputs.samples->shapes();
   inputs.plan = settle_grad_sync(std::move(plan), machine);
   inputs.local_ranks = place.local_ranks > 0 ? place.local_ranks : inputs.plan.world_size();
