@@ -71,7 +71,7 @@ void ChunkedVocabHead::backward(Pass& p, TensorView d_x, ConstTensorView x, cons
   const TensorView by_place = apart ? p.scratch(summand.dtype(), summand.shape()) : summand;
   for_each_chunk(p, inputs, rows.order, [&](std::int64_t first, TensorView logits, ConstTensorView x_of_chunk) {
     const std::int64_t n = logits.shape()[0];
-    // What is sent does not depend on the targets.
+    // Ranks exchange all rows, so that their bytes do not depend on the targets.
     const std::int64_t reduced = p.geometry.leaves_rows_out ? p.geometry.full_rows() : n;
     if (at_once) {
       cross_entropy_.form_gradient(p, statistics, logits, first, rows, scale);
