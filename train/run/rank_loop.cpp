@@ -356,7 +356,8 @@ StepMetrics RankLoop::metrics_of(const StepResult& result, double seconds) const
 // over model_flops_per_token().
 double RankLoop::masked_flops_share() const {
   const BatchBuffers::Seen seen = trainer_.seen();
-  const double computed = plan_.has_intervals() ? plan_.flops_per_token(seen.keys, seen.keys_in_window) : plan_.predicted_flops_per_token();
+  const double computed =
+      plan_.has_intervals() ? plan_.flops_per_token(seen.keys, seen.keys_in_window) : plan_.predicted_flops_per_token();
   return computed / model_flops_per_token(plan_.model, plan_.config.batch.sequence);
 }
 
