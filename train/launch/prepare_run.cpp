@@ -76,6 +76,21 @@ std::vector<std::string> cut_conversations(const TrainConfig& config, const Toke
                       "set data.boundaries to \"index\", which keeps each of them whole", masked->label)};
 }
 
+// Rows of the embedding that no token of the data has cost memory and time as others do.
+std::optional<std::string> unused_rows(const RunInputs& inputs, const std::vector<std::string>& prefixes, const ReadAt& read_at) {
+  const ModelSource& model = inputs.plan.config.model;
+  if (inputs.initial || inputs.resume || model.preset || model.hf_config) return {};  // of a preset the size cannot be set
+  std::int64_t tokens = 0;
+  for (const std::string& prefix : prefixes) {
+    const std::optional<DatasetRecord> record = read_record(prefix, read_at);
+    if (!record || !record->origin.tokenizer) return {};
+    tokens = std::max(tokens, record->origin.tokenizer->vocab_size);
+  }
+  if (tokens == 0 || inputs.plan.model.vocab_size / 4 < tokens) return {};
+  return fmt::format("model.vocab_size = {}, the tokenizer has {}: --set model.vocab_size={} trains a smaller embedding",
+                     inputs.plan.model.vocab_size, tokens, (tokens + 3) / 4 * 4);
+}
+
 // The tokenizer's lengths, and whether it is the one that made the data. Before ids are looked at: a record says more about why one
 // is outside the vocabulary.
 void compare_tokenizers(RunInputs& inputs, const ReadAt& read_at) {
@@ -91,6 +106,7 @@ void compare_tokenizers(RunInputs& inputs, const ReadAt& read_at) {
     for (const TokenSource& source : *part) prefixes.push_back(source.dataset->prefix());
   for (std::string& note : check_records(prefixes, tokenizer.get(), "data.tokenizer", vocabulary, read_at))
     inputs.plan.details.push_back(std::move(note));
+  if (std::optional<std::string> note = unused_rows(inputs, prefixes, read_at)) inputs.plan.notes.push_back(*std::move(note));
   for (std::vector<std::string> warnings : {other_ends(inputs.plan.config.data, prefixes, read_at),
                                             other_tokenizer_of_weights(inputs, tokenizer.get(), prefixes, read_at),
                                             cut_conversations(inputs.plan.config, inputs.sources)})

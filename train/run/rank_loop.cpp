@@ -22,6 +22,7 @@
 #include "train/run/non_finite.h"
 #include "train/run/reference.h"
 #include "train/run/run_files.h"
+#include "train/run/run_manifest.h"
 
 namespace trident {
 
@@ -195,8 +196,9 @@ void RankLoop::open_run_folder(std::int64_t largest) {
                     updates() > plan_.config.run.steps ? fmt::format(", beyond run.steps = {}", plan_.config.run.steps)
                     : is_over                          ? ", which is the last one"
                                                        : "",
-                    is_over ? ": there is nothing to train, the run is over; --set run.steps=N trains on to step N, --set "
-                              "run.overwrite=true begins anew and sets aside what is there"
+                    is_over ? fmt::format(": there is nothing to train, the run is over; --set run.{0}s=N trains on to {0} "
+                                          "N, --set run.overwrite=true begins anew and sets aside what is there",
+                                          plan_.config.run.epochs ? "epoch" : "step")
                             : ""));
   if (updates() > 0 && !is_over) {
     const std::string then = other_layout(checkpoints_.resume()->manifest, plan_);
