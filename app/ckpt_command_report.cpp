@@ -243,9 +243,10 @@ void ckpt_verify(const std::string& path, const CommandContext& context) {
   }
   if (faults.size() == 1) throw faults.front();
   for (const Error& fault : faults) context.out << on_one_line(fault.what()) << '\n';
-  if (!faults.empty())
-    throw Error(faults.front().code(), fmt::format("{}: {} of {} checkpoints are not whole; the lines above say why", path,
-                                                   faults.size(), folders.size()));
+  if (faults.empty()) return;
+  const auto is_damage = [](const Error& fault) { return fault.code() == ExitCode::kData; };
+  throw Error(std::ranges::any_of(faults, is_damage) ? ExitCode::kData : faults.front().code(),
+              fmt::format("{}: {} of {} checkpoints are not whole; the lines above say why", path, faults.size(), folders.size()));
 }
 
 void ckpt_diff(const std::string& a, const std::string& b, const CommandContext& context) {

@@ -133,7 +133,8 @@ std::string end_line(const Inspection& seen) {
   const std::string count =
       fmt::format("{} of {} end in token {}", summary.documents_with_end_token, counted(with_text, "document"), *summary.end_token);
   if (seen.tokenizer == nullptr) return every ? count : count + "; --tokenizer tells which token is eod";
-  return fmt::format("{}: {}, {}'s eod", every ? "yes" : "no", count, seen.tokenizer->name());
+  const char* const why_not = seen.dataset.mask() == nullptr ? "" : "; a template may write a newline behind it: no fault";
+  return fmt::format("{}: {}, {}'s eod{}", every ? "yes" : "no", count, seen.tokenizer->name(), every ? "" : why_not);
 }
 
 std::string counted_line(const Inspection& seen) {

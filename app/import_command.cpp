@@ -106,7 +106,7 @@ std::vector<std::pair<std::string_view, std::string_view>> missing_of(const Opti
   const auto is_said = [&](const char* path) { return values.at(path).origin != OptionValue().origin; };
   const bool lacks_ranks = is_said("batch.micro") && !is_said("parallel.data");
   if (!has_one({"batch.global"}))
-    missing.emplace_back("batch.global", lacks_ranks ? "parallel.data=N (of so many ranks it follows; or --set batch.global=N)"
+    missing.emplace_back("batch.global", lacks_ranks ? "parallel.data=N, or trident import --ranks N: it follows from the ranks"
                                                      : "batch.global=N");
   if (!has_one({"batch.sequence"})) missing.emplace_back("batch.sequence", "batch.sequence=N");
   if (!has_one({"model.preset", "model.hf_config", "model.init_from"}) && values.model_keys().is_null())

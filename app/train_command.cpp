@@ -45,8 +45,10 @@ void check_import(const OptionValues& values, const Import& import) {
   // The key beside which the report says how to give what is missing.
   for (const auto& [path, words] : {std::pair{"batch.global", "which no input counts"}, {"data.train", "give token files of it"}})
     for (const ImportedKey& key : import.keys)
-      if (values.at(path).value.is_null() && key.note.find(words) != std::string::npos)
+      if (values.at(path).value.is_null() && key.note.find(words) != std::string::npos) {
         refuse(fmt::format("{} {}: {}", place_of(key.leaf), said_text(key.leaf), key.note));
+        break;  // every key that batch.global follows from has the same note
+      }
   if (!refusals.empty()) throw ConfigError(refusals);
 }
 

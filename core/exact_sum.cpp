@@ -61,6 +61,7 @@ void ExactSum::add(std::span<const double> xs) {
   for (const double x : xs) {
     const Addend a = addend_of(x);
     if (a.count < 3) [[unlikely]] {
+      put();
       add(x);
       continue;
     }

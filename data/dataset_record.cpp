@@ -10,6 +10,7 @@
 
 #include "core/check.h"
 #include "core/fnv1a.h"
+#include "core/shell_word.h"
 #include "core/utf8.h"
 #include "data/dataset_files.h"
 #include "data/indexed_dataset.h"
@@ -347,8 +348,11 @@ std::vector<std::string> check_records(std::span<const std::string> prefixes, co
       refuse_other_around(record_path(prefix), made_by, around->first, around->second);
       continue;
     }
-    throw DataError(fmt::format("{}: was made by {}, {} is {}; name the one that made the data ({}), or prepare the text with one "
-                                "tokenizer", record_path(prefix), described(made_by), first->first, described(first->second), key));
+    const std::string name = for_shell(made_by.name);
+    const std::string setting = key.starts_with("--") ? fmt::format("{} {}", key, name) : fmt::format("--set {}={}", key, name);
+    throw DataError(fmt::format("{}: was made by {}, {} is {}; name the one that made the data, {}, or prepare the text with one "
+                                "tokenizer", record_path(prefix), described(made_by), first->first, described(first->second),
+                                setting));
   }
   return notes;
 }

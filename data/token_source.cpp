@@ -41,7 +41,10 @@ TokenSource part(const TokenSource& source, IndexRange documents, const std::str
   result.documents = documents;
   result.label = fmt::format("{} ({} part of data.split, {} of {})", source.label, name, documents.end - documents.begin,
                              counted(source.dataset->num_documents(), "document"));
-  if (documents.begin == documents.end)
+  if (documents.begin == documents.end && source.samples == SampleKind::kPacked)
+    result.remedies = ", or, as a split goes by whole packs, a larger share, such as --set data.split=80,20, or data.valid in its "
+                      "place";
+  else if (documents.begin == documents.end)
     result.remedies =
         ", or, as a split goes by whole documents, a larger share, text that is prepared as several documents (trident data "
         "prepare --separator-line), or data.valid in place of data.split";

@@ -160,7 +160,7 @@ void derive_names(Facts& facts) {
     const bool is_folder = folder_exists(name), is_shape = !is_folder && is_preset(name);
     facts.remark(*model, is_folder  ? ""
                          : is_shape ? "the shape alone: give its folder with --set model.init_from=DIR for the weights"
-                                    : "no folder of this machine: give one with --set model.init_from=DIR");
+                                    : name + ": no such folder here; give one with --set model.init_from=DIR");
     if (is_folder || is_shape) facts.take(is_folder ? "model.init_from" : "model.preset", *model);
   }
   if (const Fact* const dataset = facts.find("@dataset")) {

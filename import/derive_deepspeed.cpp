@@ -73,6 +73,11 @@ void derive_optimizer(Facts& facts) {
   }
   if (const Fact* const schedule = facts.find("@deepspeed_scheduler")) {
     facts.take("lr_schedule.type", *schedule);
+    const Fact* const lr = facts.find("optimizer.lr");  // an "auto" of warmup_max_lr is the lr of a command
+    const std::string from = lr == nullptr ? "optimizer.params.lr" : lr->origin;
+    if (!facts.is("lr_schedule.type", "cosine") && from.find("optimizer.params.lr") != std::string::npos &&
+        from.find("warmup_max_lr") == std::string::npos)
+      facts.remark("@deepspeed_scheduler", "without warmup_max_lr it climbs to 0.001, here to optimizer.lr");
     take_left_out(facts, "lr_schedule.warmup_steps", 1000, {"lr_schedule.warmup_steps", "@warmup_ratio"}, 0);
     if (facts.is("lr_schedule.type", "cosine")) take_default(facts, "@min_lr_ratio", 1e-4);
   }

@@ -362,6 +362,10 @@ class Reader : FileReader {
       for (const ShellWord& word : *all) script_.spend(word.text.size() + sizeof(ShellWord), begin);
     script_.commands.push_back(std::move(command));
     if (name == "return") end();
+    // Nothing behind it runs; within blocks, functions and other shells it is taken for a command.
+    const bool is_outermost = runs_ == 0 && !is_called_ && before_.empty() && blocks_.size() == 1;
+    if (is_outermost && (name == "exit" || (name == "exec" && words.size() > 1)))
+      runs_ = blocks_[0].base = blocks_[0].rest = kNever;
   }
   // Does to variables, arguments, the folder and files as a builtin does.
   void change_state(const std::vector<Text>& words, const std::vector<std::string>& texts, int begin) {

@@ -10,15 +10,12 @@ namespace trident {
 
 namespace {
 
-// Products of all rows at once come in so many sizes, each of which is prepared.
+// Where rows are left out, those that are multiplied are as many as one of so many sizes, each of which is prepared.
 constexpr std::int64_t kSizes = 16;
 
-// Rows that are multiplied come in multiples of this: of a chunk where there are several.
-std::int64_t row_step(const LayerGeometry& g) {
-  return g.head_chunk < g.full_rows() ? g.head_chunk : ceil_div(g.full_rows(), kSizes);
-}
+std::int64_t row_step(const LayerGeometry& g) { return ceil_div(g.full_rows(), kSizes); }
 
-std::int64_t rows_in_loss(const LayerGeometry& g, const RowOrder& order) {
+std::int64_t rows_to_multiply(const LayerGeometry& g, const RowOrder& order) {
   return g.leaves_rows_out ? std::min(round_up(order.count, row_step(g)), g.full_rows()) : g.full_rows();
 }
 
@@ -32,7 +29,7 @@ void take_rows(Pass& p, TensorView out, ConstTensorView rows, ConstTensorView fr
 template <class F>
 void ChunkedVocabHead::for_each_chunk(Pass& p, ConstTensorView inputs, const RowOrder& order, F&& f) const {
   const LayerGeometry& g = p.geometry;
-  const std::int64_t all = rows_in_loss(g, order), chunk = std::min(g.head_chunk, g.full_rows());
+  const std::int64_t all = rows_to_multiply(g, order), chunk = std::min(g.head_chunk, g.full_rows());
   const TensorView whole = p.scratch(g.compute, {chunk, columns_});
   const TensorView taken = g.leaves_rows_out ? p.scratch(inputs.dtype(), {chunk, hidden_}) : TensorView();
   const auto multiply = [&](std::int64_t first, std::int64_t n) {
@@ -42,7 +39,7 @@ void ChunkedVocabHead::for_each_chunk(Pass& p, ConstTensorView inputs, const Row
     p.matmul(logits, x, Transpose::kNo, p.weight(table_), Transpose::kYes);
     f(first, logits, x);
   };
-  if (p.plans() && g.leaves_rows_out && chunk == all)
+  if (p.plans() && g.leaves_rows_out)
     for (std::int64_t n = row_step(g); n < all; n += row_step(g)) multiply(0, n);
   // Chunks between the first and the last, which may be shorter, are nothing new to a pass that plans.
   const std::int64_t last = (all - 1) / chunk * chunk, second = p.plans() ? std::max(last, chunk) : chunk;
@@ -56,7 +53,7 @@ void ChunkedVocabHead::forward(Pass& p, const LossOutputs& out, ConstTensorView 
   for_each_chunk(p, inputs, rows.order, [&](std::int64_t first, TensorView logits, ConstTensorView) {
     cross_entropy_.add_rows(p, statistics, logits, first, rows);
   });
-  cross_entropy_.reduce_rows(p, statistics, 0, rows_in_loss(p.geometry, rows.order), rows);
+  cross_entropy_.reduce_rows(p, statistics, 0, p.geometry.full_rows(), rows);
   cross_entropy_.report(p, statistics, out, rows);
 }
 
@@ -74,12 +71,14 @@ void ChunkedVocabHead::backward(Pass& p, TensorView d_x, ConstTensorView x, cons
   const TensorView by_place = apart ? p.scratch(summand.dtype(), summand.shape()) : summand;
   for_each_chunk(p, inputs, rows.order, [&](std::int64_t first, TensorView logits, ConstTensorView x_of_chunk) {
     const std::int64_t n = logits.shape()[0];
+    // Ranks exchange all rows, so that their bytes do not depend on the targets.
+    const std::int64_t reduced = p.geometry.leaves_rows_out ? p.geometry.full_rows() : n;
     if (at_once) {
       cross_entropy_.form_gradient(p, statistics, logits, first, rows, scale);
     } else {
       if (out != nullptr) {
         cross_entropy_.add_rows(p, statistics, logits, first, rows);
-        cross_entropy_.reduce_rows(p, statistics, first, n, rows);
+        cross_entropy_.reduce_rows(p, statistics, first, reduced, rows);
       }
       cross_entropy_.backward(p, logits, first, rows, scale);
     }

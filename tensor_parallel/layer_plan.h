@@ -37,7 +37,7 @@ struct LayerGeometry {
   DType compute = DType::kF32;
   RecomputePolicy recompute = RecomputePolicy::kNone;
   std::int64_t head_chunk = 0;  // rows of logits that exist at a time, made in backward; 0: all of them, kept
-  bool leaves_rows_out = false;  // of logits: those whose target does not count. Only with head_chunk
+  bool leaves_rows_out = false;  // of logits: those whose target does not count. head_chunk is then all rows
   std::uint64_t seed = 0;        // of dropout
   // Keys that a query of a layer that sees whole documents sees on average; 0: all up to itself.
   std::int64_t document_interval = 0;

@@ -40,7 +40,7 @@ struct LossOutputs {
   TensorView loss;          // f64[1]: sum over rows with target >= 0 of weight * the negative log-likelihood in nats
   TensorView token_losses;  // f32[R]: of each such row alone, without its weight; 0 of others
   // f32[R]: each target's logit less the row's largest. 0: the target is the arg max, the first of several.
-  TensorView target_logits;
+  TensorView target_logits;  // by places, as token_losses; undefined behind those that are multiplied
 };
 
 class VocabParallelCrossEntropy {

@@ -103,7 +103,7 @@ constexpr ForeignKey kAxolotlRows[] = {
      "ray_*", "memory is planned before the start, and the launcher says how many ranks there are"),
     launcher("use_ray, launcher", "mpirun or srun starts the ranks"),
     heading("Model and data"),
-    {"base_model", kMapped, "model.init_from@model", {}, "a local folder: nothing is downloaded"},
+    {"base_model", kMapped, "model.init_from@model", {}, "must be a local folder: nothing is downloaded"},
     differs("datasets", "trident data prepare --chat writes each, --preference pairs of answers; its --loss chooses what counts, "
      "not roles_to_train or train_on_eos; data.train names the prefixes, with weights where there are several"),
     {"test_datasets", kDiffers, "data.valid@valid_data", "true", kPreparesValid},

@@ -6,8 +6,7 @@ namespace {
 
 using enum Verdict;
 
-constexpr std::string_view kWarmsUp = "its warm-up is logarithmic unless warmup_type is linear, here it is linear; without "
-                                      "warmup_max_lr it climbs to 0.001, here to optimizer.lr";
+constexpr std::string_view kWarmsUp = "its warm-up is logarithmic unless warmup_type is linear, here it is linear";
 
 constexpr ForeignKey kDeepspeedRows[] = {
     heading("Batch"),
@@ -125,8 +124,7 @@ constexpr ForeignKey kDeepspeedRows[] = {
     refused("optimizer.params.*", "adamw and lion have no such number; gradient_clipping and scheduler have keys of their own"),
     {"scheduler.type = WarmupLR", kDiffers, "lr_schedule.type@deepspeed_scheduler", "\"constant\"", kWarmsUp},
     {"scheduler.type = WarmupDecayLR", kDiffers, "lr_schedule.type@deepspeed_scheduler", "\"linear\"", kWarmsUp},
-    {"scheduler.type = WarmupCosineLR", kDiffers, "lr_schedule.type@deepspeed_scheduler", "\"cosine\"",
-     "its warm-up is logarithmic unless warmup_type is linear, here it is linear"},
+    {"scheduler.type = WarmupCosineLR", kDiffers, "lr_schedule.type@deepspeed_scheduler", "\"cosine\"", kWarmsUp},
     refused("scheduler.type", "schedules are WarmupLR, WarmupDecayLR and WarmupCosineLR"),
     {"scheduler.params.warmup_num_steps", kMapped, "lr_schedule.warmup_steps"},
     {"scheduler.params.total_num_steps", kMapped, "lr_schedule.decay_steps"},

@@ -180,7 +180,7 @@ constexpr ForeignKey kHuggingFaceRows[] = {
      "push_to_hub_revision, benchmarks, callbacks", kSendsNothing),
     always("push_to_hub*, hub_*", "nothing is sent anywhere; trident convert makes the folder"),
     heading("Model and data"),
-    {"model_name_or_path", kMapped, "model.init_from@model", {}, "a local folder: nothing is downloaded"},
+    {"model_name_or_path", kMapped, "model.init_from@model", {}, "must be a local folder: nothing is downloaded"},
     {"model_name", kMapped, "model.preset@model", {}, "or model.init_from, a local folder of Hugging Face's form"},
     {"dataset_name, dataset_path, train_file", kMapped, "data.train@dataset"},
     {"validation_file", kMapped, "data.valid", {}, "the prefix that trident data prepare wrote"},

@@ -77,7 +77,7 @@ constexpr ForeignKey kSwiftRows[] = {
     always("device_map, max_memory, ds3_gather_for_generation, use_logits_to_keep, use_flash_ckpt, enable_npu_model_patch",
      "memory is planned before the start; recompute.head_chunk bounds that of logits"),
     heading("Model and data"),
-    {"model", kMapped, "model.init_from@model", {}, "a local folder: nothing is downloaded"},
+    {"model", kMapped, "model.init_from@model", {}, "must be a local folder: nothing is downloaded"},
     {"dataset", kMapped, "data.train@dataset"},
     differs("max_model_len", "the folder's config.json says how long; batch.sequence is what a sample has"),
     {"val_dataset, cached_val_dataset", kDiffers, "data.valid@valid_data", "true", kPreparesValid},

@@ -20,9 +20,8 @@ using Config = const TrainConfig&;
 using Layout = const SearchLayout&;
 struct LayoutKey {
   std::string_view path;
-  bool (*is_same)(Config config, Layout layout);
+  bool (*is_same)(Config config, Layout layout);  // nullptr: every layout has its own value
 };
-// Every layout balances its layers and gathers parameters as its preset does: no other value of those keys is a layout's.
 constexpr LayoutKey kLayoutKeys[] = {
     {"parallel.data", [](Config c, Layout l) { return c.parallel.data == l.data; }},
     {"parallel.pipeline", [](Config c, Layout l) { return c.parallel.pipeline == l.pipeline; }},
@@ -33,8 +32,8 @@ constexpr LayoutKey kLayoutKeys[] = {
     {"parallel.zero", [](Config c, Layout l) { return c.parallel.zero == l.zero; }},
     {"parallel.grad_sync",
      [](Config c, Layout l) { return c.parallel.grad_sync.kind == GradSync::Kind::kStep && l.policy().grad_sync_every == 0; }},
-    {"parallel.param_gather", [](Config, Layout) { return false; }},
-    {"parallel.layers", [](Config, Layout) { return false; }},
+    {"parallel.param_gather", nullptr},
+    {"parallel.layers", nullptr},
     {"batch.micro", [](Config c, Layout l) { return c.batch.micro == l.micro; }},
     {"recompute.policy", [](Config c, Layout l) { return c.recompute.policy == l.recompute; }},
 };
@@ -45,7 +44,11 @@ std::vector<std::string> held_keys(const OptionValues& values) {
   std::vector<std::string> held;
   for (const LayoutKey& key : kLayoutKeys) {
     const OptionValue& given = values.at(key.path);
-    if (given.origin == "--set" && !given.value.is_null() && !(given.value == JsonValue("auto"))) held.emplace_back(key.path);
+    if (given.origin != "--set" || given.value.is_null() || given.value == JsonValue("auto")) continue;
+    if (key.is_same == nullptr)
+      throw ConfigError(fmt::format("--set {}: a search does not vary it, for it follows from the layout; leave it out, or give it to "
+                                    "trident plan with one layout", key.path));
+    held.emplace_back(key.path);
   }
   return held;
 }
@@ -130,7 +133,7 @@ LayoutMemoryInputs LayoutCosts::memory_inputs(const SearchLayout& layout) {
   const TrainConfig& config = units_.config();
   const BatchConfig batch{.micro = layout.micro, .sequence = config.batch.sequence / layout.context};
   ArenaPlan buffers;
-  book_batch(config, batch, units_.model().sliding_window, m, LossDetail::kOfBatches, buffers);
+  book_batch(config, batch, units_.model().sliding_window, m, LossDetail::kOfBatches, units_.leaves_rows_out(), buffers);
   return {.passes = passes(layout),
           .buckets = units_.buckets(layout.tensor, layout.sequence_parallel, layout.data_shard_ranks()),
           .schedule = schedules_.facts({layout.schedule, layout.pipeline, layout.virtual_stages, m}),

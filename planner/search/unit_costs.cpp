@@ -159,6 +159,7 @@ UnitCosts::UnitCosts(const TrainConfig& config, const ModelConfig& model, const 
   PassKey smallest;
   const RunPlan plan = make_run_plan(tiny_config(config_, smallest), tiny_model(model_, config_.batch.sequence), 0, machine_);
   compute_ = plan.compute;
+  leaves_rows_out_ = plan.leaves_rows_out;
   optimizer_states_ = num_states(config_.optimizer.type);
 }
 

@@ -96,6 +96,7 @@ class UnitCosts {
   const TrainConfig& config() const { return config_; }
   const ModelConfig& model() const { return model_; }
   DType compute() const { return compute_; }
+  bool leaves_rows_out() const { return leaves_rows_out_; }
   int optimizer_states() const { return optimizer_states_; }
   int num_units() const { return static_cast<int>(model_.layers) + 2; }
   int dry_runs() const { return dry_runs_; }  // that were made
@@ -109,6 +110,7 @@ class UnitCosts {
   MachineFacts machine_;
   Ops* oracle_;
   DType compute_ = DType::kF32;
+  bool leaves_rows_out_ = false;  // RunPlan's
   int optimizer_states_ = 0;
   int dry_runs_ = 0;
   std::mutex mutex_;

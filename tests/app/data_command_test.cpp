@@ -142,7 +142,7 @@ TEST_F(DataCommand, InspectAndMergeCountTargetsOfMasks) {
                 "document 2: 2 tokens, 0 count as targets\n"});
   expect_lines(run({"inspect", folder_ / "chat"}), {"targets\n  context 1\n  target  2 3\n"});
   expect_lines(run({"inspect", folder_ / "chat", "--tokenizer", "gpt2", "--tokens", "2"}),
-               {"targets\n  context \"\\\"\"\n  target  \"#\" ...\n"});
+               {"targets\n  context \"\\\"\"\n  target  \"#\" ...\n", "gpt2's eod; a template may write a newline behind it"});
   const JsonValue json = parse_json(run({"inspect", folder_ / "chat", "--json"}), "out");
   EXPECT_EQ(json.find("counted_tokens")->as_integer(), 2);
   EXPECT_EQ(json.find("documents_without_counted")->as_integer(), 1);

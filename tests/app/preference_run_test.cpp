@@ -445,7 +445,7 @@ TEST_F(PreferenceRuns, DataWithoutPairsIsRefused) {
   expect_one_line(start("refused", {setting("data.train", "chats")}), 65,
                   {"chats: has 32 sequences in 32 documents", "trident data prepare --preference"});
   // Two conversations in a pack are no pair.
-  succeeded(run_program({"data", "pack", place_ / "chats", "--sequence", "80", "--output", place_ / "packs"}));
+  succeeded(run_program({"data", "pack", place_ / "chats", "--sequence", "160", "--output", place_ / "packs"}));
   expect_one_line(start("refused", {setting("data.train", "packs")}), 65,
                   {"packs: has 32 sequences in ", " documents, which are packed without regard to pairs", "a pack of pairs"});
   const std::string pairs = place_ / "pairs";

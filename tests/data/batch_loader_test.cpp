@@ -478,6 +478,9 @@ TEST_F(PackedSamples, ASplitGoesByDocuments) {
   valid.load(0, 1, {.tokens = tokens});
   EXPECT_EQ(tokens, (Ids{6, 7, 8, 9, 10}));
   EXPECT_EQ(look_at_packs(sources.valid.front(), 5), 3);
+  const TokenSources none = open_token_sources(train, {}, "99,1", ::pread, SampleKind::kPacked);
+  expect_error<DataError>([&] { BatchLoader(none.valid, {.sequence = 5, .vocab_size = kVocab}); },
+                          {"validation part of data.split, 0 of 3 documents): has no document", "--set data.split=80,20"});
 }
 
 TEST(Epochs, TakeAsManyStepsAsHoldTheirSamples) {

@@ -210,7 +210,9 @@ TEST_F(RecordTest, TrainingComparesTokenizers) {
   EXPECT_TRUE(check_records(std::vector{a, same}, nullptr, "data.tokenizer", 50304).empty());
   expect_error<DataError>(
       [&] { check_records(std::vector{a}, &others_, "data.tokenizer", 50257); },
-      {record_path(a) + ": was made by tokenizer \"ours\"", "data.tokenizer is tokenizer \"others\"", "name the one"});
+      {record_path(a) + ": was made by tokenizer \"ours\"", "data.tokenizer is tokenizer \"others\"",
+       "name the one that made the data, --set data.tokenizer=ours, or"});
+  expect_error<DataError>([&] { check_records(std::vector{a}, &others_, "--tokenizer", 50257); }, {"data, --tokenizer ours, or"});
   expect_error<DataError>([&] { check_records(std::vector{a, b}, nullptr, "data.tokenizer", 50257); },
                           {record_path(b) + ": was made by tokenizer \"others\"", record_path(a) + " is tokenizer \"ours\""});
   expect_error<DataError>([&] { check_records(std::vector{a}, nullptr, "data.tokenizer", 50000); },

@@ -238,6 +238,12 @@ TEST(DeepSpeedFiles, WhatDiffersIsRefusedOrSaid) {
                           "curriculum_learning.enabled"),
             "always so here");
   EXPECT_NE(note_named(imported_file("deepspeed_fp16.json"), "scheduler.type").find("logarithmic"), std::string::npos);
+  for (const auto& [peak, is_said] : {std::pair{"", true}, {R"(, "params": {"warmup_max_lr": 1e-4})", false}}) {
+    const std::string file = fmt::format(
+        R"({{"optimizer": {{"type": "AdamW", "params": {{"lr": 1e-4}}}}, "scheduler": {{"type": "WarmupLR"{}}}}})", peak);
+    const std::string note = note_named(imported_text("ds.json", file), "scheduler.type");
+    EXPECT_EQ(note.find("without warmup_max_lr it climbs to 0.001") != std::string::npos, is_said) << note;
+  }
   EXPECT_NE(note_named(imported_file("swift_zero2.json"), "zero_optimization.stage").find("parallel.grad_sync"), std::string::npos);
 }
 

@@ -123,7 +123,7 @@ TEST(ConfigRefuses, UnknownKeysWithTheNearest) {
   EXPECT_TRUE(refusal({"model=llama-1M"})
                   .ends_with("dropout; did you mean model.preset? (or model.init_from, a local folder of Hugging Face's form)"));
   EXPECT_TRUE(refusal({"model=Qwen/Qwen2.5-0.5B"})
-                  .ends_with("dropout; did you mean model.init_from? (a local folder: nothing is downloaded)"));
+                  .ends_with("dropout; did you mean model.init_from? (must be a local folder: nothing is downloaded)"));
   expect_refusal({}, {"unknown key a\\u001b[31m"}, with("\"a\\u001b[31m\": 1"));
 }
 

@@ -71,7 +71,7 @@ class TrainingRank {
     agree_to_stop(trainer_.context().world(), trainer_.context().host_stream(), {});
     statistics_.reduce({}, {});
   }
-  void log() { totals_for_log(trainer_.context().world(), trainer_.context().host_stream(), {}, one_step()); }
+  void log() { totals_for_log(trainer_.context().world(), trainer_.context().host_stream(), {.times = one_step()}); }
   // The closing lines need these of all ranks.
   void close(const RunPlan& plan) {
     collect_cpu_seconds(trainer_, plan);

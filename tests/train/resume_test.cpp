@@ -363,7 +363,7 @@ TEST_F(StoredRuns, AStartSaysTheLayoutBeforeItAndThatTheLastOneWasKilled) {
   run.set("starts", std::move(starts));
   write_file(path, to_json_text(run));
   const std::string killed = on("3", "2"), whole = on("4", "2"), back = on("5", "1");
-  EXPECT_TRUE(contains(killed, saved + "; the last start was killed or cut off\n")) << killed;
+  EXPECT_TRUE(contains(killed, saved + "; the last start has no end on record: it was killed or cut off\n")) << killed;
   EXPECT_FALSE(contains(whole, "killed") || contains(whole, "was saved with")) << whole;
   EXPECT_TRUE(contains(back, "its checkpoint was saved with 2DP x 1PP x 1TP, zero1\n")) << back;
 }

@@ -76,6 +76,21 @@ std::vector<std::string> cut_conversations(const TrainConfig& config, const Toke
                       "set data.boundaries to \"index\", which keeps each of them whole", masked->label)};
 }
 
+// Rows of the embedding that no token of the data has cost memory and time as others do.
+std::optional<std::string> unused_rows(const RunInputs& inputs, const std::vector<std::string>& prefixes, const ReadAt& read_at) {
+  const ModelSource& model = inputs.plan.config.model;
+  if (inputs.initial || inputs.resume || model.preset || model.hf_config) return {};  // of a preset the size cannot be set
+  std::int64_t tokens = 0;
+  for (const std::string& prefix : prefixes) {
+    const std::optional<DatasetRecord> record = read_record(prefix, read_at);
+    if (!record || !record->origin.tokenizer) return {};
+    tokens = std::max(tokens, record->origin.tokenizer->vocab_size);
+  }
+  if (tokens == 0 || inputs.plan.model.vocab_size / 4 < tokens) return {};
+  return fmt::format("model.vocab_size = {}, the tokenizer has {}: --set model.vocab_size={} trains a smaller embedding",
+                     inputs.plan.model.vocab_size, tokens, (tokens + 3) / 4 * 4);
+}
+
 // The tokenizer's lengths, and whether it is the one that made the data. Before ids are looked at: a record says more about why one
 // is outside the vocabulary.
 void compare_tokenizers(RunInputs& inputs, const ReadAt& read_at) {
@@ -91,6 +106,7 @@ void compare_tokenizers(RunInputs& inputs, const ReadAt& read_at) {
     for (const TokenSource& source : *part) prefixes.push_back(source.dataset->prefix());
   for (std::string& note : check_records(prefixes, tokenizer.get(), "data.tokenizer", vocabulary, read_at))
     inputs.plan.details.push_back(std::move(note));
+  if (std::optional<std::string> note = unused_rows(inputs, prefixes, read_at)) inputs.plan.notes.push_back(*std::move(note));
   for (std::vector<std::string> warnings : {other_ends(inputs.plan.config.data, prefixes, read_at),
                                             other_tokenizer_of_weights(inputs, tokenizer.get(), prefixes, read_at),
                                             cut_conversations(inputs.plan.config, inputs.sources)})
@@ -277,7 +293,7 @@ TrainConfig with_steps_of_epochs(TrainConfig config) {
   return config;
 }
 
-TrainConfig with_facts_of_files(TrainConfig config) {
+TrainConfig with_facts_of_files(TrainConfig config, bool reads_masks) {
   try {
     config = with_steps_of_epochs(with_added_tokens(config));
   } catch (const DataError&) {  // as below; the plan's notes say so
@@ -292,7 +308,7 @@ TrainConfig with_facts_of_files(TrainConfig config) {
     for (const WeightedPath& source : data.train) {
       const IndexedDataset dataset(source.path);
       const std::int64_t looked_at = std::min(dataset.num_tokens(), kTokensOfShare);
-      const std::int64_t count_here = dataset.mask() != nullptr ? dataset.mask()->counted(0, looked_at) : looked_at;
+      const std::int64_t count_here = reads_masks && dataset.mask() != nullptr ? dataset.mask()->counted(0, looked_at) : looked_at;
       counted += source.weight * static_cast<double>(count_here) / static_cast<double>(std::max<std::int64_t>(1, looked_at));
       const bool by_index = data.boundaries == DocumentBoundaries::kIndex;
       const std::int64_t count = by_index ? dataset.num_sequences() : dataset.num_documents();
@@ -340,7 +356,7 @@ RunInputs prepare_run(const TrainConfig& config, const LaunchSite& place, const 
   // All memory together; machines and GPUs are judged one by one when arenas are known.
   check_model_fits(model, config, machine.bytes());
   if (find_samples) inputs.samples = find_samples(config, model);
-  RunPlan plan = make_run_plan(with_facts_of_files(config), model, place.world_size, machine);
+  RunPlan plan = make_run_plan(with_facts_of_files(config, place.reads_all), model, place.world_size, machine);
   if (inputs.samples) plan.generation = inputs.samples->shapes();
   inputs.plan = settle_grad_sync(std::move(plan), machine);
   inputs.local_ranks = place.local_ranks > 0 ? place.local_ranks : inputs.plan.world_size();

@@ -304,7 +304,7 @@ LayerGeometry RunPlan::geometry(int tensor_rank) const {
   geometry.sequence_parallel = tensor_layout.sequence_parallel;
   geometry.compute = compute;
   geometry.recompute = recompute;
-  geometry.head_chunk = config.recompute.head_chunk == 0 && leaves_rows_out ? geometry.full_rows() : config.recompute.head_chunk;
+  geometry.head_chunk = leaves_rows_out ? geometry.full_rows() : config.recompute.head_chunk;
   geometry.leaves_rows_out = leaves_rows_out;
   geometry.seed = static_cast<std::uint64_t>(config.run.seed);
   geometry.document_interval = document_interval();
@@ -396,8 +396,8 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
     if (!asked) (has_quota ? plan.notes : plan.details).push_back(threads_line(machine.core_share));
   }
   plan.recompute = config.recompute.policy;
-  // GPUs replay captured calls, whose numbers of rows are fixed.
-  plan.leaves_rows_out = config.may_leave_rows_out() && machine.device == DeviceKind::kCpu;
+  // GPUs replay captured calls, whose numbers of rows are fixed. Who asks for chunks wants less memory than the rows' copies take.
+  plan.leaves_rows_out = config.may_leave_rows_out() && machine.device == DeviceKind::kCpu && config.recompute.head_chunk == 0;
   plan.memory = machine.memory;
   const bool no_gpu = config.device == AskedDevice::kAuto && machine.device == DeviceKind::kCpu;
   if (no_gpu) plan.device_reason = machine.device_reason;

@@ -106,6 +106,8 @@ struct RunPlan {
   // model_flops_per_token() by that share, with attention to the keys that a token sees on average, in layers without a window and
   // with one.
   double flops_per_token(double keys, double keys_in_window) const;
+  // A token's FLOPs of logits that are not made, on average over tokens whose targets count and others.
+  double head_flops_left_out() const;
   // The same by window() and document_interval(), before data are read; without has_intervals() attention is counted in full.
   double predicted_flops_per_token() const;
   // Whether a stage's ranks need something of the samples themselves.

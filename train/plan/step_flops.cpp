@@ -81,15 +81,19 @@ double RunPlan::trained_share() const {
   return std::reduce(computed.begin(), computed.end()) / std::reduce(all.begin(), all.end());
 }
 
+double RunPlan::head_flops_left_out() const {
+  return leaves_rows_out ? (1 - config.data.counted_share) * part_flops_per_token(model, config.batch.sequence).head : 0;
+}
+
 double RunPlan::flops_per_token(double keys, double keys_in_window) const {
   const auto of_layers = static_cast<double>(model.layers), windowed = static_cast<double>(windowed_layers());
   const double all = model_flops_per_token(model, config.batch.sequence), rest = model_flops_per_token(model, 0);
   const double seen = ((of_layers - windowed) * keys + windowed * keys_in_window) / of_layers;
-  return trained_share() * (rest + (all - rest) * seen / static_cast<double>(config.batch.sequence));
+  return trained_share() * (rest - head_flops_left_out() + (all - rest) * seen / static_cast<double>(config.batch.sequence));
 }
 
 double RunPlan::predicted_flops_per_token() const {
-  if (!has_intervals()) return trained_share() * model_flops_per_token(model, config.batch.sequence);
+  if (!has_intervals()) return trained_share() * (model_flops_per_token(model, config.batch.sequence) - head_flops_left_out());
   const auto s = static_cast<double>(config.batch.sequence), w = static_cast<double>(window());
   const double keys = config.data.reset_attention_mask ? static_cast<double>(document_interval()) : (s + 1) / 2;
   return flops_per_token(keys, std::min(keys, w * (2 * s - w + 1) / (2 * s)));

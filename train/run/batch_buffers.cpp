@@ -37,7 +37,7 @@ std::int64_t kinds_of_rows(const DataConfig& data, std::int64_t micro_batches) {
 }  // namespace
 
 BatchSlots book_batch(const TrainConfig& config, const BatchConfig& batch, std::int64_t window, std::int64_t micro_batches,
-                      LossDetail detail, ArenaPlan& arena_plan) {
+                      LossDetail detail, bool leaves_rows_out, ArenaPlan& arena_plan) {
   const DataConfig& data = config.data;
   const std::int64_t m = micro_batches, tokens = batch.micro * batch.sequence, first_keys = first_keys_stride(batch);
   const auto book = [&](const char* name, std::int64_t elements, DType dtype) {
@@ -58,14 +58,15 @@ BatchSlots book_batch(const TrainConfig& config, const BatchConfig& batch, std::
           book_if(detail == LossDetail::kOfTokens || config.loss.is_dpo(), "losses of tokens", m * tokens, DType::kF32),
           book_if(config.loss.weighs_rows() && detail == LossDetail::kOfBatches, "weights of targets", m * tokens, DType::kF32),
           book_if(detail == LossDetail::kOfTokens || config.counts_correct(), "logits of targets", m * tokens, DType::kF32),
-          book_if(config.may_leave_rows_out(), "order of rows", 2 * m * tokens, DType::kI32)};
+          book_if(leaves_rows_out, "order of rows", 2 * m * tokens, DType::kI32)};
 }
 
 BatchBuffers::BatchBuffers(const RunPlan& plan, Device& device, int stage, LossDetail detail, ArenaPlan& arena_plan)
     : plan_(plan), device_(device), stage_(stage), detail_(detail),
       angles_(plan.model, detail == LossDetail::kOfTokens ? plan.num_micro_batches * plan.config.batch.micro : 0,
               plan.config.batch.sequence, arena_plan) {
-  slots_ = book_batch(plan_.config, plan_.config.batch, plan_.model.sliding_window, plan_.num_micro_batches, detail_, arena_plan);
+  slots_ = book_batch(plan_.config, plan_.config.batch, plan_.model.sliding_window, plan_.num_micro_batches, detail_,
+                      plan_.leaves_rows_out, arena_plan);
 }
 
 void BatchBuffers::bind(Arena& arena) {
@@ -98,7 +99,11 @@ void BatchBuffers::bind(Arena& arena) {
     if (has_token_losses()) host_.token_losses.resize(host_.tokens.size());
     if (weighs()) host_.row_weights.resize(host_.tokens.size());
     if (has_target_logits()) host_.target_logits.resize(host_.tokens.size());
-    if (plan_.leaves_rows_out) host_.row_order.resize(2 * host_.tokens.size());
+    if (plan_.leaves_rows_out) {
+      host_.row_order.resize(2 * host_.tokens.size());
+      host_.targets_by_place.resize(host_.tokens.size());
+      host_.floats_by_place.resize(host_.tokens.size());
+    }
   }
   host_.losses.resize(static_cast<std::size_t>(m));
   micro_batches_.resize(static_cast<std::size_t>(m));
@@ -233,7 +238,7 @@ void BatchBuffers::load(const LoadSamples& load, std::int64_t batch, const Batch
   Stream& stream = device_.compute_stream();
   if (is_first()) device_.write(stream, tokens_, host_.tokens.data());
   if (is_last() && plan_.leaves_rows_out) order_rows();
-  if (is_last()) write_rows<std::int32_t>(targets_, host_.targets);
+  if (is_last()) write_rows<std::int32_t>(targets_, host_.targets, host_.targets_by_place);
   device_.write(stream, samples_, host_.samples.data());
 }
 
@@ -255,12 +260,11 @@ void BatchBuffers::order_rows() {
 }
 
 template <class T>
-void BatchBuffers::write_rows(TensorView to, std::span<const T> from) {
-  std::vector<T> by_place;
+void BatchBuffers::write_rows(TensorView to, std::span<const T> from, std::vector<T>& by_place) {
   if (plan_.leaves_rows_out) {
     const std::size_t rows = from.size() / micro_batches_.size();
     for (std::size_t i = 0; i < from.size(); ++i)
-      by_place.push_back(from[i / rows * rows + static_cast<std::size_t>(host_.row_order[i])]);
+      by_place[i] = from[i / rows * rows + static_cast<std::size_t>(host_.row_order[i])];
     from = by_place;
   }
   device_.write(device_.compute_stream(), to, from.data());
@@ -271,7 +275,8 @@ void BatchBuffers::read_rows(std::vector<float>& to, ConstTensorView from) {
   if (!device_.has_bytes()) return;
   device_.read(device_.compute_stream(), to.data(), from);
   if (!plan_.leaves_rows_out || !is_last()) return;
-  const std::vector<float> by_place = to;
+  std::vector<float>& by_place = host_.floats_by_place;
+  by_place.swap(to);
   const std::size_t rows = to.size() / micro_batches_.size();
   for (std::size_t i = 0; i < to.size(); ++i) {
     const std::int32_t place = host_.row_order[to.size() + i];
@@ -308,7 +313,7 @@ std::int64_t BatchBuffers::share_among_targets(double targets) {
 void BatchBuffers::weigh_sequences(double targets) {
   if (!device_.has_bytes() || !is_last()) return;
   share_among_targets(targets);
-  write_rows<float>(row_weights_, host_.row_weights);
+  write_rows<float>(row_weights_, host_.row_weights, host_.floats_by_place);
 }
 
 void BatchBuffers::use_row_weights(bool weighted) {

@@ -31,9 +31,9 @@ struct BatchSlots {
   ArenaSlot row_weights, target_logits, row_order;
 };
 // Books them for `micro_batches` of batch.micro samples of batch.sequence tokens, of a run of `config`. `window`:
-// ModelConfig::sliding_window.
+// ModelConfig::sliding_window. `leaves_rows_out`: RunPlan's.
 BatchSlots book_batch(const TrainConfig& config, const BatchConfig& batch, std::int64_t window, std::int64_t micro_batches,
-                      LossDetail detail, ArenaPlan& arena_plan);
+                      LossDetail detail, bool leaves_rows_out, ArenaPlan& arena_plan);
 
 // m micro-batches of b samples of T tokens. What is read or written on the device is so on its compute stream.
 class BatchBuffers {
@@ -94,7 +94,7 @@ class BatchBuffers {
   void order_rows();
   // Between host memory [m, T, b] and what is of rows on the device.
   template <class T>
-  void write_rows(TensorView to, std::span<const T> from);
+  void write_rows(TensorView to, std::span<const T> from, std::vector<T>& by_place);
   void read_rows(std::vector<float>& to, ConstTensorView from);
   void write_first_keys();
   TensorView first_keys(TensorView all, std::int64_t k) const;
@@ -135,7 +135,8 @@ class BatchBuffers {
     std::vector<std::int64_t> samples, numbers;
     std::vector<double> losses;
     std::vector<float> token_losses, row_weights, target_logits;
-    std::vector<std::int32_t> row_order;
+    std::vector<std::int32_t> row_order, targets_by_place;
+    std::vector<float> floats_by_place;
   } host_;
   bool judges_pairs_ = false;  // the losses in host memory are theirs
   double pair_targets_ = 0;

@@ -149,10 +149,11 @@ std::vector<std::string> empty_share_warnings(const TrainConfig& config, const T
   if (wanted.begin == wanted.end) return lines;
   for (const TokenSource& source : sources.valid) {
     if (source.num_tokens > 0) continue;
-    lines.push_back(fmt::format(
-        "data.split = {}: nothing is held out, {}; a split goes by whole documents: prepare the text as several (trident data "
-        "prepare --separator-line), or name held-out text in data.valid",
-        *config.data.split, source.label));
+    const char* const advice = source.samples == SampleKind::kPacked
+                                   ? "packs: give a larger share, such as --set data.split=80,20"
+                                   : "documents: prepare the text as several (trident data prepare --separator-line)";
+    lines.push_back(fmt::format("data.split = {}: nothing is held out, {}; a split goes by whole {}, or name held-out text in "
+                                "data.valid", *config.data.split, source.label, advice));
   }
   return lines;
 }

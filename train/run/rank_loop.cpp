@@ -22,6 +22,7 @@
 #include "train/run/non_finite.h"
 #include "train/run/reference.h"
 #include "train/run/run_files.h"
+#include "train/run/run_manifest.h"
 
 namespace trident {
 
@@ -195,14 +196,15 @@ void RankLoop::open_run_folder(std::int64_t largest) {
                     updates() > plan_.config.run.steps ? fmt::format(", beyond run.steps = {}", plan_.config.run.steps)
                     : is_over                          ? ", which is the last one"
                                                        : "",
-                    is_over ? ": there is nothing to train, the run is over; --set run.steps=N trains on to step N, --set "
-                              "run.overwrite=true begins anew and sets aside what is there"
+                    is_over ? fmt::format(": there is nothing to train, the run is over; --set run.{0}s=N trains on to {0} "
+                                          "N, --set run.overwrite=true begins anew and sets aside what is there",
+                                          plan_.config.run.epochs ? "epoch" : "step")
                             : ""));
   if (updates() > 0 && !is_over) {
     const std::string then = other_layout(checkpoints_.resume()->manifest, plan_);
     std::string text = then.empty() ? "" : fmt::format("its checkpoint was saved with {}", then);
     if (goes_on && was_cut_off(plan_.config.run.dir))
-      text += fmt::format("{}the last start was killed or cut off", text.empty() ? "" : "; ");
+      text += fmt::format("{}the last start has no end on record: it was killed or cut off", text.empty() ? "" : "; ");
     if (!text.empty()) sink_.line(text);
   }
   last_eval_at_ = files.last_evaluation();
@@ -352,10 +354,13 @@ StepMetrics RankLoop::metrics_of(const StepResult& result, double seconds) const
   return metrics;
 }
 
-// Model FLOPs of a token of this rank's samples with attention to the keys that it sees alone, over model_flops_per_token().
+// Model FLOPs of a token of this rank's samples with attention to the keys that it sees alone, and without logits that are left out,
+// over model_flops_per_token().
 double RankLoop::masked_flops_share() const {
   const BatchBuffers::Seen seen = trainer_.seen();
-  return plan_.flops_per_token(seen.keys, seen.keys_in_window) / model_flops_per_token(plan_.model, plan_.config.batch.sequence);
+  const double computed =
+      plan_.has_intervals() ? plan_.flops_per_token(seen.keys, seen.keys_in_window) : plan_.predicted_flops_per_token();
+  return computed / model_flops_per_token(plan_.model, plan_.config.batch.sequence);
 }
 
 // Collective.
@@ -374,7 +379,7 @@ void RankLoop::log(const StepResult& result, double seconds) {
   if (!is_logged(updates()) && checkpoints_.saves_on_the_way() && can_go_on(plan_.config)) return;
   StepMetrics metrics = metrics_of(result, seconds);
   const double flops_per_token = model_flops_per_token(plan_.model, plan_.config.batch.sequence);
-  if (plan_.has_intervals()) metrics.masked_flops_share = masked_flops_share();
+  if (plan_.has_intervals() || plan_.head_flops_left_out() > 0) metrics.masked_flops_share = masked_flops_share();
   const double computed_share = metrics.masked_flops_share.value_or(1);
   metrics.mfu = peak_flops_.share(metrics.step, flops_per_token * metrics.tokens_per_s, say_, computed_share);
   metrics.peak_bytes = summary_.granted_bytes;

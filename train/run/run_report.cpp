@@ -351,7 +351,13 @@ std::vector<std::string> result_lines(const RunPlan& plan, const RunSummary& sum
   if (!summary.files.empty()) where += fmt::format(" ({})", fmt::join(summary.files, ", "));
   if (end.saved || end.weights || end.begins_anew)
     where += fmt::format("; checkpoint {}/{}", checkpoint_folder_of(config), checkpoint_name(summary.step));
-  return {aligned(std::move(reached)), aligned(std::move(where)), aligned("next: " + next_text(config, summary, end))};
+  std::vector<std::string> lines{aligned(std::move(reached)), aligned(std::move(where))};
+  lines.push_back(aligned("next: " + next_text(config, summary, end)));
+  const std::string run = config.checkpoint.dir.value_or(config.run.dir);
+  if (config.adapter.type && lines.back().find("trident generate") != std::string::npos)
+    lines.push_back(aligned(
+        fmt::format("next: trident convert --from ckpt {} --to peft {}", for_shell(run), for_shell(run + "/adapter"))));
+  return lines;
 }
 
 }  // namespace trident
