@@ -66,7 +66,8 @@ void check_kinds(const std::vector<std::string>& from, const std::vector<std::st
     throw ConfigError(fmt::format("--from {}: must be hf or ckpt, and a folder, or peft, a base and its adapter{}",
                                   in_quotes(from[0]), hint(from[0])));
   if (to[0] == "gguf")
-    throw ConfigError("--to gguf: is not written; say --to hf DIR, and make a GGUF file of DIR by convert_hf_to_gguf.py of ggml-org");
+    throw ConfigError(
+        "--to gguf: is not written; say --to hf DIR, and make a GGUF file of DIR by convert_hf_to_gguf.py of ggml-org");
   if (to[0] != kHf && to[0] != kCheckpoint && to[0] != kPeft)
     throw ConfigError(fmt::format("--to {}: must be hf, ckpt or peft, and a folder{}", in_quotes(to[0]), hint(to[0])));
   if (to.front() == kPeft && from.front() != kCheckpoint)

@@ -209,7 +209,7 @@ TEST_F(CommandLine, BadFlags) {
   expect_refusal({"data", "prepare", "a.txt"}, "unknown argument \"a.txt\"; say --input a.txt");
   expect_refusal({"convert", "runs/a", "out"}, "unknown argument \"runs/a\"; say --from ckpt runs/a or --from hf runs/a");
   expect_refusal({"convert", "--from", "runs/a", "--to", "hf", "x"}, "say --from ckpt runs/a, or --from hf runs/a");
-  expect_refusal({"convert", "--from", "ckpt", "a", "--to", "gguf", "x"}, "say --to hf DIR, and make a GGUF file of DIR by convert_hf_to_gguf.py");
+  expect_refusal({"convert", "--from", "ckpt", "a", "--to", "gguf", "x"}, "a GGUF file of DIR by convert_hf_to_gguf.py");
   expect_refusal({"convert", "--from", "hf", "a", "--to", "ckpt"}, " (ckpt DIR, hf DIR, or peft DIR");
   expect_refusal({"train", "--set"}, " (path=value: change a key of the configuration");
   expect_refusal({"--verison"}, "did you mean --version?");
