@@ -46,8 +46,8 @@ std::vector<std::string> held_keys(const OptionValues& values) {
     const OptionValue& given = values.at(key.path);
     if (given.origin != "--set" || given.value.is_null() || given.value == JsonValue("auto")) continue;
     if (key.is_same == nullptr)
-      throw ConfigError(fmt::format("--set {}: a search does not vary it, for it follows from the layout; leave it out, or give it to "
-                                    "trident plan with one layout", key.path));
+      throw ConfigError(fmt::format("--set {}: a search does not vary it, for it follows from the layout; leave it out, or give it "
+                                    "to trident plan with one layout", key.path));
     held.emplace_back(key.path);
   }
   return held;

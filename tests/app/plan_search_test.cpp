@@ -321,7 +321,8 @@ TEST(PlanSearch, KeepsWhatSetGives) {
                {"held by --set: parallel.data=1, parallel.pipeline=2, parallel.tensor=1\n", "another value than --set gives; "});
   expect_one_line(text("parallel.tensor=4"), 64,
                   {"there is no layout of this model", "another value than --set gives (", "parallel.tensor"});
-  expect_one_line(text("parallel.param_gather=per_use"), 64, {"--set parallel.param_gather: a search does not vary it", "leave it out"});
+  expect_one_line(text("parallel.param_gather=per_use"), 64,
+                  {"--set parallel.param_gather: a search does not vary it", "leave it out"});
 }
 
 // The line to type next: by Slurm where there are several nodes, in a folder of its own, and with words for what is not given.

@@ -354,8 +354,8 @@ StepMetrics RankLoop::metrics_of(const StepResult& result, double seconds) const
   return metrics;
 }
 
-// Model FLOPs of a token of this rank's samples with attention to the keys that it sees alone, and without logits that are left out,
-// over model_flops_per_token().
+// Model FLOPs of a token of this rank's samples with attention to the keys that it sees alone, and without logits that are left
+// out, over model_flops_per_token().
 double RankLoop::masked_flops_share() const {
   const BatchBuffers::Seen seen = trainer_.seen();
   const double computed =
