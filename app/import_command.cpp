@@ -117,17 +117,24 @@ std::vector<std::pair<std::string_view, std::string_view>> missing_of(const Opti
   return missing;
 }
 
-std::string next_steps(const Import& import, OptionValues values, const std::vector<std::string>& files) {
+std::string next_steps(const Import& import, OptionValues values, const ImportFlags& flags) {
   for (const ImportedValue& it : import.values)
     if (it.unknown.empty()) values.take_import(it.path, it.value, it.origin, it.is_default);
   const auto missing = missing_of(values, true);
   std::string text = missing.empty() ? "" : fmt::format("still missing for trident train --import ({})\n", missing.size());
-  std::string command, line = "  trident train --import";
+  // What train --import would read otherwise is written first.
+  const bool reads_again = flags.rules.from.empty() && std::ranges::find(flags.files, "-") == flags.files.end();
+  const bool from_file = !flags.output.empty() || !reads_again;
+  const std::string written = flags.output.empty() ? "c.json" : flags.output;
+  std::string command, line = from_file ? "  trident train --config" : "  trident train --import";
   const auto add = [&](const std::string& word) {
     if (line.size() + word.size() + 3 > kImportColumns) command += std::exchange(line, "     ") + " \\\n";
     line += ' ' + word;
   };
-  std::ranges::for_each(files, add, for_shell);
+  if (from_file) add(for_shell(written));
+  else std::ranges::for_each(flags.files, add, for_shell);
+  if (const JsonValue& data = values.at("parallel.data").value; !from_file && flags.ranks > 0 && !data.is_null())
+    add("--set parallel.data=" + for_shell(to_json_text(data)));
   for (const auto& [key, setting] : missing) {
     text += folded_between_words(fmt::format("  {}: --set {}", key, setting), 6, kImportColumns) + '\n';
     add(fmt::format("--set {}", setting.substr(0, setting.find_first_of(" ,"))));
@@ -137,7 +144,8 @@ std::string next_steps(const Import& import, OptionValues values, const std::vec
     else if (const auto is_it = [&](const auto& one) { return one.first == it.path; };
              !it.unknown.empty() && std::ranges::none_of(missing, is_it))
       add(fmt::format("--set {}=...", it.path));
-  return on_lines(fmt::format("{}the run\n{}{}\n", text, command, line));
+  const std::string_view first = from_file && flags.output.empty() ? ", once --output c.json has written it" : "";
+  return on_lines(fmt::format("{}the run{}\n{}{}\n", text, first, command, line));
 }
 
 void refuse_reserved(const Import& import) {
@@ -328,7 +336,7 @@ void import_command(const Arguments& arguments, const CommandContext& context) {
   if (prices) context.out << on_lines(prices_text(*prices));
   else if (!table_alone) context.out << config_text(import);
   context.out.flush();
-  beside << next_steps(import, base, flags.files);  // the last that is read
+  beside << next_steps(import, base, flags);  // the last that is read
 }
 
 }  // namespace trident

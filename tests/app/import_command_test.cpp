@@ -46,6 +46,9 @@ TEST_F(ImportCommand, PrintsTheConfigurationAndWhatBecameOfEachKeyBesideIt) {
   expect_parts(printed.err, {"taken over (", "zero2.yaml:5", "mixed_precision: bf16", "precision.compute = \"bf16\""});
   expect_parts(printed.err, {"still missing for trident train --import (5)", "\n  data.train: --set data.train=PREFIX",
                              "\nthe run\n  trident train --import ", "zero2.yaml", " --set batch.global=N", "model.preset=NAME"});
+  expect_parts(succeeded(run_program({"import", zero2(), "--ranks", "4"})).err, {"zero2.yaml", " --set parallel.data=4"});
+  expect_parts(succeeded(run_program({"import", zero2(), "--from", "accelerate"})).err,
+               {"the run, once --output c.json has written it\n  trident train --config c.json"});
   for (std::size_t at = 0, end = 0; (end = printed.err.find('\n', at)) != std::string::npos; at = end + 1)
     EXPECT_LE(end - at, 140u) << printed.err.substr(at, end - at);
   const std::string copy = folder_ / "c.json";
