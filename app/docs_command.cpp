@@ -1,5 +1,6 @@
 // trident docs [PAGE | timeline --config FILE [--set path=value ...]]: the pages of docs/, and what of them the code computes.
 #include <algorithm>
+#include <filesystem>
 #include <ostream>
 #include <string_view>
 #include <utility>
@@ -36,6 +37,12 @@ std::string page_hint(std::string_view word, const std::vector<std::string>& pag
   for (const auto& [page, words] : kOtherWords)
     if (is_listed(word, words)) return fmt::format("; did you mean {}?", page);
   return name_hint(word, {pages.begin(), pages.end()});
+}
+
+// The folder of the pages, "" where there is none. A folder of that name may be another's: this page is ours alone.
+std::string folder_of_pages() {
+  const std::string page = beside_program("docs/coming_from.md");
+  return page.empty() ? "" : std::filesystem::path(page).parent_path().string();
 }
 
 // The names of the pages in a folder; none where it is not there.
@@ -77,7 +84,7 @@ void draw_timeline(const Arguments& arguments, const CommandContext& context) {
 }  // namespace
 
 void docs_command(const Arguments& arguments, const CommandContext& context) {
-  const std::string page = arguments.empty() ? "" : arguments.front(), folder = beside_program("docs");
+  const std::string page = arguments.empty() ? "" : arguments.front(), folder = folder_of_pages();
   if (page == "timeline") return draw_timeline({arguments.begin() + 1, arguments.end()}, context);
   if (page.empty() || arguments.back() == "--help" || arguments.back() == "-h") return print_pages(folder, context.out);
   if (arguments.size() > 1)

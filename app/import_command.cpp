@@ -122,7 +122,7 @@ std::string next_steps(const Import& import, OptionValues values, const ImportFl
     if (it.unknown.empty()) values.take_import(it.path, it.value, it.origin, it.is_default);
   const auto missing = missing_of(values, true);
   std::string text = missing.empty() ? "" : fmt::format("still missing for trident train --import ({})\n", missing.size());
-  // What train --import would read otherwise is written first.
+  // A pipe is used up, and train --import has no --from: such input is written first.
   const bool reads_again = flags.rules.from.empty() && std::ranges::find(flags.files, "-") == flags.files.end();
   const bool from_file = !flags.output.empty() || !reads_again;
   const std::string written = flags.output.empty() ? "c.json" : flags.output;
