@@ -258,8 +258,7 @@ std::vector<Option> number_options() {
       {.path = "recompute.policy", .takes = kString, .fallback = "\"none\"", .doc = "none, attention only (selective), or whole blocks (full).",
        .choices = {"none", "selective", "full"}, .aka = {"recompute_granularity", "activation_checkpointing"}},
       {.path = "recompute.head_chunk", .takes = kInteger, .fallback = "0",
-       .doc = "Tokens whose logits exist at a time, made in the backward pass; again in split backwards, and with dpo. 0: those of the whole "
-              "micro-batch, kept; on CPUs, where targets may not count, made in the backward pass for those that do.",
+       .doc = "Tokens whose logits exist at a time, made in the backward pass; again in split backwards, and with dpo. 0: those of the micro-batch, kept; on CPUs, where targets may not count, made in the backward pass for those that do.",
        .range = {0, 2147483647}, .unit = "tokens"},
       {.path = "optimizer.type", .takes = kString, .fallback = "\"adamw\"",
        .doc = "Update rule; lion keeps one moment, not two, and wants a smaller rate and more decay.", .choices = update_rules(),
