@@ -100,7 +100,12 @@ bool is_name_of_hub(const std::string& path) {
 std::string no_checkpoint_text(const std::string& path) {
   const std::filesystem::path whole(path);
   const std::string above = whole.has_parent_path() ? whole.parent_path().string() : ".";
-  const std::vector<std::string> beside = names_in(above);
+  std::vector<std::string> beside;
+  try {
+    beside = names_in(above);
+  } catch (const Error&) {  // it may be entered and not listed
+  }
+  std::erase_if(beside, [&](const std::string& name) { return !folder_exists(fmt::format("{}/{}", above, name)); });
   return fmt::format("no such folder; check the path{}",
                      name_hint(whole.filename().string(), {beside.begin(), beside.end()}));
 }

@@ -131,6 +131,15 @@ void encode_chat(const RawDocument& line, Batch& batch, Encoder& encoder, const 
   for (const ConversationTokens& tokens : parts) add_conversation(tokens, input, line, batch);
 }
 
+// A list of messages is a row of its own.
+bool begins_an_array_of_rows(std::string_view line) {
+  std::string first;
+  for (const char c : line.substr(0, 64))
+    if (c != ' ' && c != '\t' && c != '\r') first += c;
+  return first.starts_with('[') && !first.starts_with("[{\"role\"") && !first.starts_with("[{\"content\"") &&
+         !first.starts_with("[{\"from\"") && !first.starts_with("[{\"value\"");
+}
+
 void encode(Batch& batch, Encoder& encoder, const InputFile& input, const Tokenizer& tokenizer, std::int32_t eod,
             const PrepareOptions& options) {
   for (RawDocument& document : batch.documents) {
@@ -142,8 +151,7 @@ void encode(Batch& batch, Encoder& encoder, const InputFile& input, const Tokeni
     } catch (const std::bad_alloc&) {
       refuse_without_memory(input.path, document.line);
     } catch (DataError& error) {
-      if (const std::string_view bytes = document.bytes; input.kind == InputKind::kJsonLines && document.line == 1 &&
-                                                         bytes.substr(0, bytes.find_first_not_of(" \t") + 1).ends_with('['))
+      if (input.kind == InputKind::kJsonLines && document.line == 1 && begins_an_array_of_rows(document.bytes))
         error.add_context(fmt::format("; if the file is one JSON array, write a line of each element: jq -c '.[]' {} > rows.jsonl",
                                       for_shell(input.path)));
       if (!options.most_bad_lines) throw;

@@ -13,6 +13,8 @@ namespace trident {
 namespace shell {
 namespace {
 
+constexpr int kMostPasses = 1000;  // of a loop that are followed
+
 class Reader : FileReader {
  public:
   // `before` are words before those of each command: of what starts this shell.
@@ -81,6 +83,7 @@ class Reader : FileReader {
       block.at_pattern = false;
       branch(block, pattern(block.subject));
     } else if (block.kind == "case" && takes(";;")) {
+      if (peek() == '&') script_.refuse(at(begin), ";;&");
       block.at_pattern = true;
       end_list(block);
       skip_lines();
@@ -196,6 +199,10 @@ class Reader : FileReader {
   bool goes_again(Block& block) {
     if (block.kind != "loop" || block.again == std::string::npos || (!block.name.empty() && block.items.empty())) return false;
     if (block.is_endless && block.count > 1) return false;
+    if (!block.is_endless && block.name.empty() && ++block.count > kMostPasses) {  // one more stands for all that follow
+      if (block.passes != 0) return false;
+      block.passes = doubt("the loop", block.again);
+    }
     script_.spend(pos_ - block.again + 2048, here());
     take_item(block);
     pos_ = block.again;
@@ -317,7 +324,7 @@ class Reader : FileReader {
       else if (word.find('=') == word.npos && is_local) given.try_emplace(word);
       else if (const auto known = script_.variables.find(word); known != script_.variables.end()) given.insert(*known);
     // A name of another variable, an integer, and small or capital letters.
-    if (flags.find_first_of("niluc") != flags.npos) script_.refuse(begin, command + ' ' + flags);
+    if (flags.find_first_of(command == "export" ? "iluc" : "niluc") != flags.npos) script_.refuse(begin, command + ' ' + flags);
     for (auto& [name, variable] : given) {
       if (is_local && !has(flags, 'g')) keep_outer(name);
       const auto known = is_local ? script_.variables.end() : script_.variables.find(name);
@@ -364,7 +371,8 @@ class Reader : FileReader {
     if (name == "return") end();
     // Nothing behind it runs; within blocks, functions and other shells it is taken for a command.
     const bool is_outermost = runs_ == 0 && !is_called_ && before_.empty() && blocks_.size() == 1;
-    if (is_outermost && (name == "exit" || (name == "exec" && words.size() > 1)))
+    const bool execs = name == "exec" && words.size() > 1 && !has("<>{", texts[1][0]);  // else its redirections alone
+    if (is_outermost && !blocks_[0].is_piped && (name == "exit" || execs))
       runs_ = blocks_[0].base = blocks_[0].rest = kNever;
   }
   // Does to variables, arguments, the folder and files as a builtin does.
@@ -378,7 +386,7 @@ class Reader : FileReader {
     for (const std::string& file : changed_by(texts)) lose(file);
     if (name == "unset") script_.unset(words, runs_ == 0 && texts.back().find('[') == std::string::npos ? 0 : doubted());
     if (name == "set") script_.set(words, texts, begin, runs_);
-    if (name == "select" || texts.back() == "lastpipe") script_.refuse(begin, name);
+    if (name == "select" || (name == "shopt" && texts.back() == "lastpipe")) script_.refuse(begin, name);
     if (name == "shift") script_.shift(words, begin, runs_);
     for (const std::string& one : set_by(texts)) script_.doubt(one, begin, doubted());
     if (is_listed(name, kDeclarations) || is_listed(name, "read mapfile readarray printf let unset"))  // it may be any name

@@ -170,7 +170,7 @@ struct Block {
   // A loop that is followed goes back there, its commands run as `passes` says, and `for` has these items left.
   std::size_t again = std::string::npos;
   int passes = 0;
-  int count = 0;  // of passes whose condition never ends them
+  int count = 0;  // of its passes
   bool is_until = false, is_endless = false;
   std::string name = {};
   std::vector<Text> items = {};

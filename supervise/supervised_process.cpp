@@ -19,6 +19,7 @@
 
 #include "core/check.h"
 #include "core/clock.h"
+#include "core/file_descriptor.h"
 #include "core/json_reader.h"
 #include "core/process_status.h"
 
@@ -120,6 +121,7 @@ SupervisedProcess::SupervisedProcess(const std::vector<std::string>& words, cons
   if (process_ == 0) {
     become(arguments.data(), supervisor, signals.mask_before());
     const int error = errno;
+    ::signal(SIGPIPE, SIG_IGN);  // who waited too long for this does not read it any more: the end is 127 then
     [[maybe_unused]] const ssize_t told = ::write(news[1], &error, sizeof error);
     ::_exit(127);
   }
@@ -130,7 +132,8 @@ SupervisedProcess::SupervisedProcess(const std::vector<std::string>& words, cons
     ::setpgid(process_, process_);  // here too: whoever comes second finds it done
     // A disk that hangs may hold the exec: then the command's end says what became of it.
     pollfd told{news[0], POLLIN, 0};
-    if (::poll(&told, 1, kStartMilliseconds) > 0 && ::read(news[0], &error, sizeof error) < 0) error = errno;
+    const int ready = uninterrupted([&] { return ::poll(&told, 1, kStartMilliseconds); });
+    if (ready > 0 && ::read(news[0], &error, sizeof error) < 0) error = errno;
   }
   ::close(news[0]);
   if (error == 0) return;

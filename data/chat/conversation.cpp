@@ -54,7 +54,8 @@ void refuse_misspelt_content(const JsonValue& message, const std::string& name, 
 // Templates write roles that they do not know as they are, so that a misspelt one would pass and its message never count.
 void refuse_misspelt_role(const JsonValue& role, const std::string& name, std::string_view source) {
   const std::string_view near = likely_name(role.as_string(), {"assistant", "system", "user"});
-  if (near.empty() || near == role.as_string()) return;
+  const bool is_word = std::ranges::all_of(role.as_string(), [](char c) { return c >= 'a' && c <= 'z'; });  // not user_1, User
+  if (near.empty() || !is_word || edit_distance(role.as_string(), near) != 1) return;
   throw DataError(fmt::format("{}:{}:{}: {}.role is {}; did you mean {}?", source, role.line(), role.column(), name,
                               in_quotes(role.as_string()), in_quotes(near)));
 }

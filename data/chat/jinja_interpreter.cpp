@@ -219,8 +219,9 @@ Value Interpreter::eval(const Node& node) {
     case NodeKind::kFilter: return filtered(node, kid(0));
     case NodeKind::kTest: {
       const Value value = kid(0);
+      const Arguments given = arguments(node);
       if (node.tests.front() == nullptr) refuse_test(node.name);
-      return node.tests.front()(*this, value, arguments(node));
+      return node.tests.front()(*this, value, given);
     }
     case NodeKind::kNot: return !is_true(kid(0));
     case NodeKind::kAnd:

@@ -416,8 +416,8 @@ class Parser : private TokenReader {
           refuse(fmt::format("the argument {} twice", in_quotes(keyword)));
         call->keywords.emplace_back(std::move(keyword), std::move(value));
       } else {
-        if (is_unpacked || !call->keywords.empty()) refuse("an argument without a name behind others");
         const Position at = token().at;
+        if (is_unpacked || (!is("*") && !call->keywords.empty())) refuse("an argument without a name behind others");
         is_unpacked = take("*");
         add(call, is_unpacked ? node(NodeKind::kUnpacked, at, expression()) : expression());
       }

@@ -19,6 +19,8 @@ namespace {
 
 constexpr std::size_t kMaxAddedBytes = std::size_t{4} << 20;
 constexpr std::string_view kEndOfDocument = "<|endoftext|>";
+// GPT-2's pattern as OpenAI writes it by now: one tokenizer, whose data have one record.
+constexpr std::string_view kGpt2Spelled = R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
 // In the order of the file, as the library numbers them: one that the vocabulary lacks follows all ids that there are so far, and
 // no gap of the vocabulary's counts.
@@ -389,6 +391,7 @@ void ChainEncoder::set_ends(Call& call, std::string_view text, std::string_view 
 }  // namespace
 
 std::string line_of_split(std::string_view pattern, std::string_view behavior, bool invert) {
+  if (pattern == kGpt2Spelled) pattern = kGpt2Pattern;
   return fmt::format("split {}, {}{}", in_quotes(pattern, pattern.size()), behavior, invert ? ", inverted" : "");
 }
 

@@ -96,7 +96,10 @@ FileDescriptor receive_descriptor(const std::string& name, double timeout_second
   setsockopt(connection.get(), SOL_SOCKET, SO_RCVTIMEO, &timeout, sizeof timeout);
 
   Message message;
-  const ssize_t received = uninterrupted([&] { return recvmsg(connection.get(), &message.header, MSG_CMSG_CLOEXEC); });
+  ssize_t received = 0;
+  const double until = monotonic_seconds() + timeout_seconds;  // a signal begins the socket's own limit anew
+  do received = recvmsg(connection.get(), &message.header, MSG_CMSG_CLOEXEC);
+  while (received < 0 && errno == EINTR && monotonic_seconds() < until);
   const cmsghdr* const part = received == 1 ? CMSG_FIRSTHDR(&message.header) : nullptr;
   if (part == nullptr || part->cmsg_type != SCM_RIGHTS || part->cmsg_len != CMSG_LEN(sizeof(int))) {
     throw CommunicationError(fmt::format("this node's first rank did not hand over the node's memory: {}",

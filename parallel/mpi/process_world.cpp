@@ -110,7 +110,7 @@ class SegmentSetup {
         else segment = NodeSegment::attach(receive_descriptor(name, kHandoverSeconds));
       });
     MpiRendezvous all(world);
-    int first = first_rank(all, node.rank > 0 && !error_.empty());  // the first of a node only knows that nobody came
+    int first = first_rank(all, !error_.empty() && !only_waited_);  // who waited does not know why nobody came
     if (first < 0) first = first_rank(all, !error_.empty());
     if (first >= 0) refusal = all.broadcast(error_, first);
   }
@@ -122,11 +122,14 @@ class SegmentSetup {
   template <class F> void attempt(F action) {
     try {
       action();
+    } catch (const CommunicationError& error) {
+      error_ = error.what(), only_waited_ = true;
     } catch (const std::exception& error) {
       error_ = error.what();
     }
   }
   std::string error_;
+  bool only_waited_ = false;  // for another rank
 };
 
 class MpiWorld final : public ProcessWorld {

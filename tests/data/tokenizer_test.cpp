@@ -141,6 +141,15 @@ TEST(Gpt2Tokenizer, PiecesThatComeAgainGetTheSameIds) {
       }
 }
 
+TEST(Gpt2Tokenizer, AppendsToWhatIsThere) {
+  const auto encoder = gpt2().new_encoder();
+  Ids ids{7};
+  encoder->encode("", &ids);
+  EXPECT_EQ(ids, Ids{7});
+  encoder->encode(" the", &ids);
+  EXPECT_EQ(ids, (Ids{7, 262}));
+}
+
 TEST(Gpt2Tokenizer, EncodersOfOneTokenizerWorkInParallel) {
   std::string text;
   for (int i = 0; i < 2000; ++i) text += fmt::format("word{} and more text, {}\n", i * 7919, i);

@@ -169,9 +169,12 @@ class Checker {
     std::istringstream words(text);
     JsonValue::Array blend;
     std::string path;
-    for (double weight = 0; words >> weight && weight > 0 && words.peek() == ' ' && words >> path;)
-      blend.push_back(source(path, weight));
-    return blend.size() > 1 && words.eof() ? blend : JsonValue::Array{source(text, 1.0)};
+    bool is_whole = true;  // no weight is without a path
+    for (double weight = 0; is_whole && words >> weight;) {
+      is_whole = weight > 0 && words.peek() == ' ' && words >> path;
+      if (is_whole) blend.push_back(source(path, weight));
+    }
+    return blend.size() > 1 && is_whole && words.eof() ? blend : JsonValue::Array{source(text, 1.0)};
   }
   void refuse_other_choice(const std::string& text) const {
     if (option_.choices.empty() || std::ranges::find(option_.choices, text) != option_.choices.end()) return;
