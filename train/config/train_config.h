@@ -153,7 +153,7 @@ struct DataConfig {
   std::optional<double> mean_document;      // tokens, as given; mean_document_tokens() is the one in force
   std::optional<double> measured_document;  // no key: of the training files' .idx
   bool has_mask = false;                    // no key: a training or validation file has a mask of targets
-  double counted_share = 1;                 // no key: of the training files' first tokens, by their masks
+  double counted_share = 1;                 // no key: of the training files' targets, by a sample of their masks
 
   std::optional<double> mean_document_tokens() const { return mean_document ? mean_document : measured_document; }
 

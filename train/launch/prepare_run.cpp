@@ -14,6 +14,7 @@
 #include "core/check.h"
 #include "core/counted.h"
 #include "core/file_io.h"
+#include "core/int_math.h"
 #include "core/shell_word.h"
 #include "data/dataset_files.h"
 #include "data/dataset_record.h"
@@ -80,12 +81,9 @@ std::vector<std::string> cut_conversations(const TrainConfig& config, const Toke
 std::optional<std::string> unused_rows(const RunInputs& inputs, const std::vector<std::string>& prefixes, const ReadAt& read_at) {
   const ModelSource& model = inputs.plan.config.model;
   if (inputs.initial || inputs.resume || model.preset || model.hf_config) return {};  // of a preset the size cannot be set
-  std::int64_t tokens = 0;
-  for (const std::string& prefix : prefixes) {
-    const std::optional<DatasetRecord> record = read_record(prefix, read_at);
-    if (!record || !record->origin.tokenizer) return {};
-    tokens = std::max(tokens, record->origin.tokenizer->vocab_size);
-  }
+  const std::optional<DatasetRecord> record = read_record(prefixes.front(), read_at);  // all are of one tokenizer
+  if (!record || !record->origin.tokenizer) return {};
+  const std::int64_t tokens = record->origin.tokenizer->vocab_size;
   if (tokens == 0 || inputs.plan.model.vocab_size / 4 < tokens) return {};
   return fmt::format("model.vocab_size = {}, the tokenizer has {}: --set model.vocab_size={} trains a smaller embedding",
                      inputs.plan.model.vocab_size, tokens, (tokens + 3) / 4 * 4);
@@ -268,7 +266,16 @@ void place_on_cores(RunInputs& inputs, const LaunchSite& place, const MachineFac
                                   : fmt::format("not pinned: {} on {}", counted(local * threads, "thread"), cores));
 }
 
-constexpr std::int64_t kTokensOfShare = 1 << 23;  // of a file, whose mask says how many targets count: 1 MiB
+// The share of a file's targets that count, of eight stretches of it: 4 KiB are read.
+double counted_share_of(const IndexedDataset& dataset) {
+  constexpr std::int64_t kStretches = 8, kStretch = 4096;
+  const std::int64_t tokens = dataset.num_tokens(), length = std::min(kStretch, ceil_div(tokens, kStretches));
+  if (dataset.mask() == nullptr || tokens == 0) return 1;
+  std::int64_t counted = 0;
+  for (std::int64_t i = 0; i < kStretches; ++i)
+    counted += dataset.mask()->counted((tokens - length) * i / (kStretches - 1), length);
+  return static_cast<double>(counted) / static_cast<double>(kStretches * length);
+}
 
 // A checkpoint without adapters begins a run with them: they are drawn.
 std::vector<ManifestTensor> tensors_to_begin_with(const RunPlan& plan, const Resume& initial) {
@@ -307,9 +314,7 @@ TrainConfig with_facts_of_files(TrainConfig config, bool reads_masks) {
   try {
     for (const WeightedPath& source : data.train) {
       const IndexedDataset dataset(source.path);
-      const std::int64_t looked_at = std::min(dataset.num_tokens(), kTokensOfShare);
-      const std::int64_t count_here = reads_masks && dataset.mask() != nullptr ? dataset.mask()->counted(0, looked_at) : looked_at;
-      counted += source.weight * static_cast<double>(count_here) / static_cast<double>(std::max<std::int64_t>(1, looked_at));
+      counted += source.weight * (reads_masks ? counted_share_of(dataset) : 1);
       const bool by_index = data.boundaries == DocumentBoundaries::kIndex;
       const std::int64_t count = by_index ? dataset.num_sequences() : dataset.num_documents();
       documents +=

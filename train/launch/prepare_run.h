@@ -40,7 +40,7 @@ std::optional<int> first_core_here(const LaunchSite& place, const MachineFacts& 
 
 // With what the plan needs to know of the files, as far as they are there, and with_steps_of_epochs() if they are. Whether one has
 // a mask of targets; the mean length of the training documents, where predictions go by it and the configuration does not say it:
-// of the headers of the .idx, by weight; with `reads_masks`, how many of their first targets count.
+// of the headers of the .idx, by weight; with `reads_masks`, which share of their targets counts, by a sample.
 TrainConfig with_facts_of_files(TrainConfig config, bool reads_masks = true);
 
 // With the steps that run.epochs takes: epochs x samples / batch.global, rounded up. Reads the headers of the .idx; errors as
