@@ -260,7 +260,9 @@ INSTANTIATE_TEST_SUITE_P(Layouts, CommunicationContract, ::testing::ValuesIn(con
 TEST(CommunicationOfCounts, IsAWordPerMessageAndOneMessageOfTheLastStage) {
   for (const ContractCase& c : contract_cases()) {
     if (c.name != "tp2_sp_pp2_dp2_zero1_bf16") continue;
-    Bytes expected = expected_bytes(c);
+    ContractCase chunked = c;
+    chunked.head_chunk = c.micro * c.sequence;  // where rows may be left out, backward alone makes logits
+    Bytes expected = expected_bytes(chunked);
     expected["tp all_reduce"] += 8 * 8;  // 8 ranks, 2 x (2 - 1) / 2 x 8 bytes of each
     expected["dp all_reduce"] += 8 * 8 + 4 * 8;
     expected["pp all_reduce"] += 8 * 8;

@@ -276,8 +276,10 @@ TEST(StepRecord, IsTheWholeStepOf175BWithEightMicroBatches) {
 
 // A dry step counts every target, on stages without a loss too, and so has its optimizer.
 TEST(StepRecord, CountedTargetsLeaveEveryStageItsOperations) {
-  const RunPlan plain = plan_of("demo_2dp_4pp_4tp.json", {}),
-                counts = plan_of("demo_2dp_4pp_4tp.json", {"data.eod_mask_loss=true"});
+  const RunPlan plain = plan_of("demo_2dp_4pp_4tp.json", {});
+  RunPlan counts = plan_of("demo_2dp_4pp_4tp.json", {"data.eod_mask_loss=true"});
+  expect_same(counts, counts.grid.rank({.pipeline = counts.grid.degrees().pipeline - 1}), DryWork::kStep);
+  counts.leaves_rows_out = false;
   for (int stage = 0; stage < plain.grid.degrees().pipeline; ++stage) {
     const int rank = plain.grid.rank({.pipeline = stage});
     expect_totals(record_step(counts, rank, nullptr, DryWork::kStep).operations(),
