@@ -1,6 +1,7 @@
 // Tests what a run's start reads of its token files, and what the ranks compare.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
 
 #include "core/host_name.h"
@@ -82,6 +83,18 @@ TEST_F(RunDataTest, StartReadsLessThanAMegabyteOfABlendWithRecords) {
   }
   EXPECT_GE(bytes_read, std::size_t{kSources} * 2 * 65536);
   EXPECT_LE(bytes_read, 1'000'000u);
+}
+
+TEST_F(RunDataTest, AVocabularyFarBeyondTheTokenizersIsNoted) {
+  write_dataset(folder_ / "text", {std::vector<std::int32_t>(5000, 5)}, 100);
+  for (const std::int64_t vocabulary : {1024, 1028}) {
+    RunInputs inputs = inputs_of({folder_ / "text"});
+    inputs.plan.config.data.tokenizer = "bytes";
+    inputs.plan.model.vocab_size = vocabulary;
+    open_data(inputs, true);
+    const auto is_it = [](const std::string& note) { return note.find("model.vocab_size=260 trains") != note.npos; };
+    EXPECT_EQ(std::ranges::any_of(inputs.plan.notes, is_it), vocabulary == 1028);
+  }
 }
 
 TEST_F(RunDataTest, RefusesWhatCannotBeTrainedOn) {

@@ -78,13 +78,11 @@ std::vector<std::string> cut_conversations(const TrainConfig& config, const Toke
 }
 
 // Rows of the embedding that no token of the data has cost memory and time as others do.
-std::optional<std::string> unused_rows(const RunInputs& inputs, const std::vector<std::string>& prefixes, const ReadAt& read_at) {
+std::optional<std::string> unused_rows(const RunInputs& inputs, const Tokenizer& tokenizer) {
   const ModelSource& model = inputs.plan.config.model;
   if (inputs.initial || inputs.resume || model.preset || model.hf_config) return {};  // of a preset the size cannot be set
-  const std::optional<DatasetRecord> record = read_record(prefixes.front(), read_at);  // all are of one tokenizer
-  if (!record || !record->origin.tokenizer) return {};
-  const std::int64_t tokens = record->origin.tokenizer->vocab_size;
-  if (tokens == 0 || inputs.plan.model.vocab_size / 4 < tokens) return {};
+  const std::int64_t tokens = tokenizer.vocab_size();
+  if (inputs.plan.model.vocab_size / 4 < tokens) return {};
   return fmt::format("model.vocab_size = {}, the tokenizer has {}: --set model.vocab_size={} trains a smaller embedding",
                      inputs.plan.model.vocab_size, tokens, (tokens + 3) / 4 * 4);
 }
@@ -98,13 +96,13 @@ void compare_tokenizers(RunInputs& inputs, const ReadAt& read_at) {
     tokenizer = load_tokenizer(*name, "data.tokenizer");
     inputs.token_bytes = tokenizer->text_lengths();
     inputs.token_bytes.resize(std::max(inputs.token_bytes.size(), static_cast<std::size_t>(vocabulary)));
+    if (std::optional<std::string> note = unused_rows(inputs, *tokenizer)) inputs.plan.notes.push_back(*std::move(note));
   }
   std::vector<std::string> prefixes;
   for (const auto* part : {&inputs.sources.train, &inputs.sources.valid})
     for (const TokenSource& source : *part) prefixes.push_back(source.dataset->prefix());
   for (std::string& note : check_records(prefixes, tokenizer.get(), "data.tokenizer", vocabulary, read_at))
     inputs.plan.details.push_back(std::move(note));
-  if (std::optional<std::string> note = unused_rows(inputs, prefixes, read_at)) inputs.plan.notes.push_back(*std::move(note));
   for (std::vector<std::string> warnings : {other_ends(inputs.plan.config.data, prefixes, read_at),
                                             other_tokenizer_of_weights(inputs, tokenizer.get(), prefixes, read_at),
                                             cut_conversations(inputs.plan.config, inputs.sources)})
