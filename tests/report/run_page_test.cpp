@@ -160,6 +160,8 @@ TEST_F(RunPages, DrawTheMeasuredAndTheSimulatedStepToOneScale) {
 }
 
 TEST_F(RunPages, SurviveFoldersThatHoldAnything) {
+  EXPECT_NE(error_of<DataError>([&] { read_run_folder(root_); }).find("no such folder"), std::string::npos);
+  std::filesystem::create_directories(root_);
   EXPECT_NE(error_of<DataError>([&] { read_run_folder(root_); }).find("is no run's folder"), std::string::npos);
   const std::string folder = make_run("<img src=x>", 3);
   EXPECT_TRUE(error_of<DataError>([&] { read_run_folder(folder + "/metrics.jsonl"); })
