@@ -88,12 +88,14 @@ class Reader : FileReader {
       end_list(block);
       skip_lines();
     } else if (takes("&&") || takes("||")) {
+      is_conditional_ = true;
       end_pipeline(block);
       if (outcome_ == Outcome::kPresumed && block.base == 0 && block.presumed == 0) block.presumed = doubt("a command", begin);
       runs_ = narrowed(block.base, outcome_, text_[begin].c == '&');
       skip_lines();
     } else if (peek() == '\n' || takes(";") || takes("|&") || takes("|") || (peek(1) != '>' && takes("&"))) {
       const bool is_pipe = text_[begin].c == '|';
+      is_conditional_ = false;
       block.is_piped |= is_pipe || text_[begin].c == '&';
       if (is_pipe) script_.forget(block.mark), outcome_ = Outcome::kPresumed;
       else end_list(block);
@@ -369,8 +371,8 @@ class Reader : FileReader {
       for (const ShellWord& word : *all) script_.spend(word.text.size() + sizeof(ShellWord), begin);
     script_.commands.push_back(std::move(command));
     if (name == "return") end();
-    // Nothing behind it runs; within blocks, functions and other shells it is taken for a command.
-    const bool is_outermost = runs_ == 0 && !is_called_ && before_.empty() && blocks_.size() == 1;
+    // Nothing behind it runs; behind a test, and within blocks, functions and other shells, it is taken for a command.
+    const bool is_outermost = runs_ == 0 && !is_conditional_ && !is_called_ && before_.empty() && blocks_.size() == 1;
     const bool execs = name == "exec" && words.size() > 1 && !has("<>{", texts[1][0]);  // else its redirections alone
     if (is_outermost && !blocks_[0].is_piped && (name == "exit" || execs))
       runs_ = blocks_[0].base = blocks_[0].rest = kNever;
@@ -456,6 +458,7 @@ class Reader : FileReader {
   std::vector<Block> blocks_;
   Outcome outcome_ = Outcome::kPresumed;  // of the last one
   bool is_not_ = false;                   // "!" stands before the next one
+  bool is_conditional_ = false;           // && or || does
   bool is_called_ = false;                // a function or a file that `source` reads
   std::map<std::string, std::optional<Variable>> outer_;  // what variables of this function are outside of it
 };

@@ -348,12 +348,12 @@ TEST(ShellReader, TestsOfTextsDecideAndOthersLeaveDoubt) {
   EXPECT_EQ(words_in("if [[ -f x ]]; then : ${A:=2}; fi\nrun ${A:-1}"), ":|2 ?\nrun|??");
   EXPECT_EQ(words_in("if [ -d a ]; then run; exit 1; fi\nrun2"), "run ?\nexit|1 ?\nrun2");
   EXPECT_EQ(words_in("mkdir a || exit 1\ncd a && run"), "mkdir|a\ncd|a\nrun") << "commands are taken to succeed";
-  EXPECT_EQ(words_in("[ a = b ] && exit\nrun\nexit 0\nrun old\nN=2 run older"), "run\nexit|0") << "nothing runs behind it";
+  EXPECT_EQ(words_in("[ -n \"$A\" ] || exit\nrun\nexit 0\nrun old\nN=2 run older"), "exit\nrun\nexit|0") << "nothing runs behind it";
   EXPECT_EQ(words_in("exec > log\nexec run 4\nrun old"), "exec\nexec|run|4");
   for (const char* const script : {"exec > >(tee -a log) 2>&1\nrun", "exec &> >(tee -a x)\nrun", "exec {lock}>run.lock\nrun",
                                    "echo hi | exit 1\nrun", "echo lastpipe\nexport -n A\nrun",
                                    "i=0; while [ $i -lt 5000 ]; do i=$((i+1)); done\nrun"})
-    EXPECT_TRUE(words_in(script).ends_with("\nrun")) << words_in(script);
+    EXPECT_TRUE(("\n" + words_in(script)).ends_with("\nrun")) << words_in(script);
   EXPECT_EQ(words_in("f() {\n  run\n}\nwhile x; do run2; done\ncase $A in\n  a|b) run3;;\n  *) run4\nesac\nend"),
             "x\nrun2 ?\nrun4\nend") << "nobody calls f, and A is nowhere set";
   EXPECT_EQ(words_in("(cd a; run)\n{ run2; } > log\nif [ a ]; then (run3); fi | tee x"), "cd|a\nrun\nrun2\nrun3\ntee|x");
