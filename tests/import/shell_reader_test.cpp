@@ -348,7 +348,7 @@ TEST(ShellReader, TestsOfTextsDecideAndOthersLeaveDoubt) {
   EXPECT_EQ(words_in("if [[ -f x ]]; then : ${A:=2}; fi\nrun ${A:-1}"), ":|2 ?\nrun|??");
   EXPECT_EQ(words_in("if [ -d a ]; then run; exit 1; fi\nrun2"), "run ?\nexit|1 ?\nrun2");
   EXPECT_EQ(words_in("mkdir a || exit 1\ncd a && run"), "mkdir|a\ncd|a\nrun") << "commands are taken to succeed";
-  EXPECT_EQ(words_in("[ -n \"$A\" ] || exit\nrun\nexit 0\nrun old\nN=2 run older"), "exit\nrun\nexit|0") << "nothing runs behind it";
+  EXPECT_EQ(words_in("[ -n \"$A\" ] || exit\nrun\nexit 0\nrun old\nN=2 run older"), "exit\nrun\nexit|0") << "nothing runs then";
   EXPECT_EQ(words_in("exec > log\nexec run 4\nrun old"), "exec\nexec|run|4");
   for (const char* const script : {"exec > >(tee -a log) 2>&1\nrun", "exec &> >(tee -a x)\nrun", "exec {lock}>run.lock\nrun",
                                    "echo hi | exit 1\nrun", "echo lastpipe\nexport -n A\nrun",
