@@ -6,8 +6,9 @@
 // reduced once, and the statistics are reduced as in vocab_parallel_cross_entropy.h, by backward chunk after chunk. R = S*B rows,
 // H hidden, C = padded vocabulary / t columns.
 //
-// With LayerGeometry::leaves_rows_out only rows with counted targets are multiplied: chunks are gathered by RowOrder, and the input
-// gradient of other rows is zero. A loss and a gradient have the summands that they have otherwise, in the same order.
+// With LayerGeometry::leaves_rows_out only rows with counted targets are multiplied, and up to R/16 others: RowOrder gathers
+// them in one chunk, and the input gradient of rows without such a target is zero. A loss and a
+// gradient have the summands that they have otherwise, in the same order.
 #pragma once
 
 #include <cstdint>
