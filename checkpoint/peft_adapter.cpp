@@ -58,9 +58,10 @@ HfMeanings meanings_of(const std::vector<ManifestTensor>& expected, const ModelC
     if (!in_file.starts_with(kPeftPrefix)) return {};
     std::string name(in_file.substr(kPeftPrefix.size()));
     if (names.contains(name)) return {HfNameKind::kTensor, name};
-    // PEFT saves the ends of a resized model as they lie in it, too: the copy once more, and what it took the place of.
-    for (const std::string_view again : {".modules_to_save.weight", ".original_module.weight"})
-      if (name.ends_with(again) && names.contains(name.substr(0, name.size() - again.size()) + ".weight"))
+    // PEFT saves the ends of a resized model and trained biases as they lie in it, too: a copy once more, and what it replaced.
+    for (const std::string_view again : {".modules_to_save.", ".original_module."})
+      if (const std::size_t at = name.rfind(again);
+          at != name.npos && names.contains(std::string(name).erase(at, again.size() - 1)))
         return {HfNameKind::kBuffer, {}};
     constexpr std::string_view kBaseLayer = ".base_layer.";
     if (const std::size_t at = name.rfind(kBaseLayer); at != name.npos) name.erase(at, kBaseLayer.size() - 1);

@@ -180,6 +180,26 @@ TEST(PeftMerge, TakesTheEndsOfAResizedModelByAllTheirNames) {
   expect_error<DataError>([&] { peft_to_hf({tied.base, place / "tied"}, place / "no", {}); }, {"has tensor \"" + head});
 }
 
+// PEFT 0.21 saves the bias of a module that trained whole beside trained biases by three names.
+TEST(PeftMerge, TakesTheBiasOfASavedModuleByAllItsNames) {
+  const TemporaryFolder place;
+  const PeftGolden golden("gpt2_all");
+  fs::copy(golden.folder, place / "adapter", fs::copy_options::recursive);
+  const std::string norm = "transformer.ln_f", in_file = "base_model.model." + norm;
+  JsonValue config = read_json_file(place / "adapter/adapter_config.json");
+  config.set("modules_to_save", JsonValue::Array{"ln_f"});
+  write_file(place / "adapter/adapter_config.json", to_json_text(config));
+  test::TensorMap tensors = test::read_safetensors(golden.folder + "/adapter_model.safetensors");
+  const test::NamedTensor trained = tensors.at(in_file + ".bias");
+  for (const char* name : {".weight", ".modules_to_save.bias"}) tensors[in_file + name] = trained;
+  tensors[in_file + ".original_module.bias"] =
+      test::read_safetensors(golden.base + "/model.safetensors").at(norm + ".weight");  // what it was before
+  test::write_safetensors(place / "adapter/adapter_model.safetensors", tensors);
+  peft_to_hf({golden.base, place / "adapter"}, place / "merged", {});
+  const test::TensorMap merged = test::read_safetensors(place / "merged/model.safetensors");
+  for (const char* name : {".weight", ".bias"}) EXPECT_EQ(merged.at(norm + name).data, trained.data) << name;
+}
+
 TEST(PeftMerge, RoundsOnceToTheBasesDtype) {
   const TemporaryFolder place;
   const PeftGolden golden("llama_dora");
