@@ -77,29 +77,6 @@ struct Destination {
 // A box as rows and columns: [n] is one row of n, and of more than two dimensions the last is the columns.
 std::int64_t columns_of(const TensorBox& box) { return box.shape.empty() ? 1 : box.shape.back(); }
 
-// Calls run(element of a, element of b, count) for every stretch of the intersection that is dense in both boxes.
-template <class Run>
-void for_each_run(const TensorBox& part, const TensorBox& a, const TensorBox& b, Run&& run) {
-  const std::size_t rank = part.shape.size();
-  if (rank == 0) return run(0, 0, 1);
-  std::size_t inner = rank - 1;  // dimensions from here on are one stretch
-  while (inner > 0 && part.shape[inner] == a.shape[inner] && part.shape[inner] == b.shape[inner]) --inner;
-  std::int64_t count = 1;
-  for (std::size_t d = inner; d < rank; ++d) count *= part.shape[d];
-  std::vector<std::int64_t> at(rank, 0);  // within `part`
-  const auto element = [&](const TensorBox& box) {
-    std::int64_t index = 0;
-    for (std::size_t d = 0; d < rank; ++d) index = index * box.shape[d] + part.offset[d] + at[d] - box.offset[d];
-    return index;
-  };
-  for (;;) {
-    run(element(a), element(b), count);
-    std::size_t d = inner;
-    while (d > 0 && ++at[d - 1] == part.shape[d - 1]) at[--d] = 0;
-    if (d == 0) return;
-  }
-}
-
 // Returns the shard's part of `rows` rows from row `first` on.
 ShardBox rows_of(ShardBox box, std::int64_t first, std::int64_t rows) {
   const std::size_t dimension = box.transposed ? 1 : 0;
@@ -137,6 +114,28 @@ OddValues odd_values(const std::byte* values, DType dtype, std::int64_t n) {
     case DType::kBF16: return odd_values_in<std::uint16_t>(values, n, 0x7f80u);
     case DType::kF16: return odd_values_in<std::uint16_t>(values, n, 0x7c00u);
     default: return {};
+  }
+}
+
+void for_each_run(const TensorBox& part, const TensorBox& a, const TensorBox& b,
+                  FunctionRef<void(std::int64_t in_a, std::int64_t in_b, std::int64_t count)> run) {
+  const std::size_t rank = part.shape.size();
+  if (rank == 0) return run(0, 0, 1);
+  std::size_t inner = rank - 1;  // dimensions from here on are one stretch
+  while (inner > 0 && part.shape[inner] == a.shape[inner] && part.shape[inner] == b.shape[inner]) --inner;
+  std::int64_t count = 1;
+  for (std::size_t d = inner; d < rank; ++d) count *= part.shape[d];
+  std::vector<std::int64_t> at(rank, 0);  // within `part`
+  const auto element = [&](const TensorBox& box) {
+    std::int64_t index = 0;
+    for (std::size_t d = 0; d < rank; ++d) index = index * box.shape[d] + part.offset[d] + at[d] - box.offset[d];
+    return index;
+  };
+  for (;;) {
+    run(element(a), element(b), count);
+    std::size_t d = inner;
+    while (d > 0 && ++at[d - 1] == part.shape[d - 1]) at[--d] = 0;
+    if (d == 0) return;
   }
 }
 
@@ -183,12 +182,6 @@ void fill_shard(const ShardBox& box, const TensorView& shard, const WriteValues&
 
 namespace {
 
-bool lies_inside(const TensorBox& box, const std::vector<std::int64_t>& shape) {
-  for (std::size_t d = 0; d < shape.size(); ++d)
-    if (box.offset[d] < 0 || box.shape[d] < 0 || box.shape[d] > shape[d] || box.offset[d] > shape[d] - box.shape[d]) return false;
-  return true;
-}
-
 std::int64_t first_row(const TensorBox& box) { return box.offset.empty() ? 0 : box.offset[0]; }
 std::int64_t behind_rows(const TensorBox& box) { return box.offset.empty() ? 1 : box.offset[0] + box.shape[0]; }
 
@@ -198,7 +191,7 @@ std::optional<std::string> tiling_problem(const std::vector<std::int64_t>& shape
   const TensorBox tensor = whole(shape);
   std::vector<const TensorBox*> order;
   for (const TensorBox& box : boxes) {
-    if (box.offset.size() != shape.size() || box.shape.size() != shape.size() || !lies_inside(box, shape))
+    if (!is_inside(box, shape))
       return fmt::format("box {} lies outside of {}", to_string(box), to_string(tensor));
     if (box.elements() > 0) order.push_back(&box);
   }

@@ -40,6 +40,10 @@ OddValues odd_values(const std::byte* values, DType dtype, std::int64_t n);
 // Scratch memory of a reader; allocated when it is used first.
 using ReadScratch = std::vector<std::byte>;
 
+// Calls `run` for every stretch of `part`, the intersection of two boxes, that is dense in both; elements are numbered in each box.
+void for_each_run(const TensorBox& part, const TensorBox& a, const TensorBox& b,
+                  FunctionRef<void(std::int64_t in_a, std::int64_t in_b, std::int64_t count)> run);
+
 // Copies the elements that `stored` and `wanted.box` share into `out`, which has wanted.elements() of `out_dtype` in the order of
 // the shard. `stored_dtype` converts to it. `read` fills a span with bytes of the stored box, counted from its first element; it is
 // called with ascending places. Returns how many elements that were.

@@ -7,10 +7,9 @@
 #include <unordered_map>
 #include <utility>
 
+#include "checkpoint/box_copy.h"
 #include "checkpoint/save_plan.h"
-#include "core/bf16.h"
 #include "core/check.h"
-#include "core/f16.h"
 #include "core/json_reader.h"
 
 namespace trident {
@@ -19,58 +18,12 @@ namespace {
 
 constexpr std::int64_t kChunk = 1 << 16;  // elements at a time
 
-// Reads `count` elements of a box from element `begin` on as f32, which holds each of the three formats exactly.
-class FloatReader {
- public:
-  explicit FloatReader(StoredTensors& from) : from_(from), bytes_(static_cast<std::size_t>(kChunk) * sizeof(float)) {}
-
-  void read(const StoredBox& box, DType dtype, std::int64_t begin, std::span<float> out) {
-    const std::span<std::byte> bytes = std::span(bytes_).first(out.size() * static_cast<std::size_t>(size_of(dtype)));
-    from_.read(box, begin * size_of(dtype), bytes);
-    if (dtype == DType::kBF16)
-      widen<bf16>(bytes, out);
-    else if (dtype == DType::kF16)
-      widen<f16>(bytes, out);
-    else
-      widen<float>(bytes, out);
-  }
-
- private:
-  template <class T>
-  static void widen(std::span<const std::byte> bytes, std::span<float> out) {
-    for (std::size_t i = 0; i < out.size(); ++i) {
-      T value;
-      std::memcpy(&value, bytes.data() + i * sizeof(T), sizeof(T));
-      out[i] = to_float(value);
-    }
-  }
-
-  StoredTensors& from_;
-  std::vector<std::byte> bytes_;
-};
-
-// The element of `box` that is element `at` of its tensor, row-major.
-std::int64_t element_of(const TensorBox& box, const std::vector<std::int64_t>& at) {
-  std::int64_t index = 0;
-  for (std::size_t d = 0; d < at.size(); ++d) index = index * box.shape[d] + at[d] - box.offset[d];
-  return index;
-}
-
-// Calls function(at, count) for runs of elements that follow each other in both boxes from `at` on; together they are `both`.
-template <class Function>
-void for_each_common_run(const TensorBox& a, const TensorBox& b, const TensorBox& both, Function&& function) {
-  // Where both boxes have nothing but what they share, rows follow each other without a gap.
-  std::size_t outer = both.shape.empty() ? 0 : both.shape.size() - 1;
-  while (outer > 0 && a.shape[outer] == both.shape[outer] && b.shape[outer] == both.shape[outer]) --outer;
-  std::int64_t count = 1;
-  for (std::size_t d = outer; d < both.shape.size(); ++d) count *= both.shape[d];
-  std::vector<std::int64_t> at = both.offset;
-  for (;;) {
-    function(at, count);
-    std::size_t d = outer;
-    for (; d > 0 && ++at[d - 1] == both.offset[d - 1] + both.shape[d - 1]; --d) at[d - 1] = both.offset[d - 1];
-    if (d == 0) return;
-  }
+// Reads elements of a box from element `begin` on as f32, which holds each of the three formats exactly.
+void read_floats(StoredTensors& from, const StoredBox& box, DType dtype, std::int64_t begin, std::span<float> out,
+                 ReadScratch& scratch) {
+  scratch.resize(out.size() * static_cast<std::size_t>(size_of(dtype)));
+  from.read(box, begin * size_of(dtype), scratch);
+  convert_values(scratch.data(), dtype, reinterpret_cast<std::byte*>(out.data()), DType::kF32, std::ssize(out));
 }
 
 // A tensor's values of one kind in one of the checkpoints.
@@ -85,14 +38,14 @@ struct Side {
 class TensorComparison {
  public:
   TensorComparison(Side a, Side b, const std::vector<std::int64_t>& shape)
-      : a_(a), b_(b), shape_(shape), read_a_(a.from), read_b_(b.from), values_a_(kChunk), values_b_(kChunk) {}
+      : a_(a), b_(b), shape_(shape), values_a_(kChunk), values_b_(kChunk) {}
 
   TensorDifference run() {
     for (const StoredBox& of_a : a_.boxes())
       for (const StoredBox& of_b : b_.boxes())
         if (const std::optional<TensorBox> both = intersection(of_a.box, of_b.box))
-          for_each_common_run(of_a.box, of_b.box, *both, [&](const std::vector<std::int64_t>& at, std::int64_t count) {
-            compare(of_a, element_of(of_a.box, at), of_b, element_of(of_b.box, at), count);
+          for_each_run(*both, of_a.box, of_b.box, [&](std::int64_t in_a, std::int64_t in_b, std::int64_t count) {
+            compare(of_a, in_a, of_b, in_b, count);
           });
     difference_.elements = whole(shape_).elements();
     return difference_;
@@ -102,8 +55,8 @@ class TensorComparison {
   void compare(const StoredBox& of_a, std::int64_t in_a, const StoredBox& of_b, std::int64_t in_b, std::int64_t count) {
     for (std::int64_t done = 0; done < count; done += kChunk) {
       const auto size = static_cast<std::size_t>(std::min(kChunk, count - done));
-      read_a_.read(of_a, a_.dtype(), in_a + done, std::span(values_a_).first(size));
-      read_b_.read(of_b, b_.dtype(), in_b + done, std::span(values_b_).first(size));
+      read_floats(a_.from, of_a, a_.dtype(), in_a + done, std::span(values_a_).first(size), scratch_);
+      read_floats(b_.from, of_b, b_.dtype(), in_b + done, std::span(values_b_).first(size), scratch_);
       if (std::memcmp(values_a_.data(), values_b_.data(), size * sizeof(float)) == 0) continue;
       for (std::size_t i = 0; i < size; ++i)
         if (std::memcmp(&values_a_[i], &values_b_[i], sizeof(float)) != 0)
@@ -126,8 +79,8 @@ class TensorComparison {
 
   Side a_, b_;
   const std::vector<std::int64_t>& shape_;
-  FloatReader read_a_, read_b_;
   std::vector<float> values_a_, values_b_;
+  ReadScratch scratch_;
   TensorDifference difference_;
 };
 
@@ -274,13 +227,13 @@ CheckpointDifference compare_checkpoints(StoredTensors& a, StoredTensors& b,
 }
 
 double weight_norm(StoredTensors& checkpoint, std::size_t tensor) {
-  FloatReader reader(checkpoint);
+  ReadScratch scratch;
   std::vector<float> values(kChunk);
   double sum = 0;
   for (const StoredBox& box : checkpoint.index().boxes(0, tensor)) {
     for (std::int64_t done = 0, all = box.box.elements(); done < all; done += kChunk) {
       const std::span<float> chunk = std::span(values).first(static_cast<std::size_t>(std::min(kChunk, all - done)));
-      reader.read(box, checkpoint.manifest().weights, done, chunk);
+      read_floats(checkpoint, box, checkpoint.manifest().weights, done, chunk, scratch);
       for (const float value : chunk) sum += static_cast<double>(value) * static_cast<double>(value);
     }
   }

@@ -6,6 +6,7 @@
 
 #include "checkpoint/box_copy.h"
 #include "checkpoint/checkpoint_folder.h"
+#include "checkpoint/file_record.h"
 #include "checkpoint/save_plan.h"
 #include "core/check.h"
 
@@ -18,34 +19,6 @@ constexpr std::string_view kTensorRemedy = "the checkpoint is damaged: use an ol
 
 [[noreturn]] void refuse(std::string_view source, std::string_view key, std::string_view what) {
   throw DataError(fmt::format("{}: tensor {}: {}; {}", source, in_quotes(key), what, kTensorRemedy));
-}
-
-// The row-major number of the element at `offset`, and of the last one of a box.
-std::int64_t first_element(const TensorBox& box, const std::vector<std::int64_t>& shape) {
-  std::int64_t index = 0;
-  for (std::size_t d = 0; d < shape.size(); ++d) index = index * shape[d] + box.offset[d];
-  return index;
-}
-std::int64_t last_element(const TensorBox& box, const std::vector<std::int64_t>& shape) {
-  std::int64_t index = 0;
-  for (std::size_t d = 0; d < shape.size(); ++d) index = index * shape[d] + box.offset[d] + box.shape[d] - 1;
-  return index;
-}
-
-bool is_inside(const TensorBox& box, const std::vector<std::int64_t>& shape) {
-  if (box.shape.size() != shape.size()) return false;
-  for (std::size_t d = 0; d < shape.size(); ++d)
-    if (box.shape[d] > shape[d] || box.offset[d] > shape[d] - box.shape[d]) return false;
-  return true;
-}
-
-// Part p of P has the elements e with p <= e * P / N < p + 1.
-bool announces(const TensorRun& run, std::size_t tensor, const TensorBox& box, const std::vector<std::int64_t>& shape) {
-  const auto number = static_cast<std::int64_t>(tensor);
-  if (number < run.first || number - run.first >= run.count) return false;
-  __extension__ using Wide = __int128;
-  const Wide elements = whole(shape).elements(), parts = kTensorParts;
-  return first_element(box, shape) * parts >= run.begin * elements && last_element(box, shape) * parts < run.end * elements;
 }
 
 }  // namespace
@@ -73,10 +46,12 @@ TableCheck::Place TableCheck::check(std::size_t file, const FileBox& box, std::s
     refuse(source, key, fmt::format("is {}, the manifest says {}", to_string(box.dtype), to_string(kind->dtype)));
   if (!is_inside(box.box, shape))
     refuse(source, key, fmt::format("box {} lies outside of {}", to_string(box.box), to_string(whole(shape))));
-  const std::vector<TensorRun>& runs = manifest_.files[file].runs;
-  const bool announced = box.box.elements() == 0 || std::any_of(runs.begin(), runs.end(), [&](const TensorRun& run) {
-                           return announces(run, tensor->second, box.box, shape);
-                         });
+  const auto announces = [&, number = static_cast<std::int64_t>(tensor->second)](const TensorRun& run) {
+    if (number < run.first || number - run.first >= run.count) return false;
+    const TensorParts parts = parts_of(box.box, shape);
+    return parts.begin >= run.begin && parts.end <= run.end;
+  };
+  const bool announced = box.box.elements() == 0 || std::ranges::any_of(manifest_.files[file].runs, announces);
   if (!announced) refuse(source, key, fmt::format("box {} is in no run that the manifest has of this file", to_string(box.box)));
   return {static_cast<std::size_t>(kind - kinds_.begin()), tensor->second};
 }

@@ -359,8 +359,6 @@ bool Lease::stop_renewing(bool release) {
   return is_over;
 }
 
-std::int64_t Lease::generation() const { return turn_->generation; }
-
 void Lease::check() {
   const std::optional<std::string> text = text_of(turn_->path);
   const std::optional<LeaseRecord> mine = text ? lease_from(*text) : std::nullopt;

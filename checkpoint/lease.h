@@ -90,8 +90,6 @@ class Lease {
   Lease(const Lease&) = delete;
   Lease& operator=(const Lease&) = delete;
 
-  std::int64_t generation() const;
-
   // For a lease that was not renewed until now. False where it is lost, as check() finds out.
   bool renew();
 

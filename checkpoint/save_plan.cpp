@@ -47,12 +47,6 @@ class PlanBuilder {
 
 }  // namespace
 
-std::int64_t SavePlan::data_bytes() const {
-  std::int64_t bytes = 0;
-  for (const SaveFile& file : files) bytes += file.table.data_bytes();
-  return bytes;
-}
-
 SavePlan make_save_plan(std::span<const ShardBox> boxes, std::span<const ShardTensors> tensors,
                         std::span<const std::string> state_names, std::vector<int> units, CheckpointContent content, int rank) {
   SavePlan plan;

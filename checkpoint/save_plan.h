@@ -44,8 +44,6 @@ struct SavePlan {
   std::vector<SaveFile> files;   // box k of a tensor lies in file k of its folder, weights/ or optim/
   std::vector<SaveCopy> copies;  // units in the order of `units`; of each file in its own order, back to back
   std::vector<int> units;        // in the order of their next updates
-
-  std::int64_t data_bytes() const;  // of all files
 };
 
 // `tensors`: of each shard that `boxes` speak of. `units`: every unit of the boxes, in the order in which they are updated. `rank`

@@ -147,11 +147,6 @@ bool ShardWriter::busy() const {
   return static_cast<bool>(task_);
 }
 
-void ShardWriter::wait() const {
-  std::unique_lock lock(mutex_);
-  changed_.wait(lock, [this] { return !task_; });
-}
-
 std::optional<std::string> ShardWriter::error() const {
   const std::lock_guard lock(mutex_);
   return error_;

@@ -65,7 +65,6 @@ class ShardWriter {
   // Returns when the unit's values may change, on a device by work that is enqueued from then on. Seconds that took.
   double before_update(int unit);
   bool busy() const;
-  void wait() const;  // until nothing is in progress
   // Why what was started last failed: nothing while it is in progress, or if it did not.
   std::optional<std::string> error() const;
 
@@ -114,7 +113,7 @@ class ShardWriter {
   std::size_t units_marked_ = 0;
 
   mutable std::mutex mutex_;
-  mutable std::condition_variable changed_;
+  std::condition_variable changed_;
   std::mutex values_mutex_;             // held while values are read
   std::function<void()> task_;          // nothing: idle
   std::size_t units_copied_ = 0;        // or enqueued to be read

@@ -27,6 +27,13 @@ std::optional<TensorBox> intersection(const TensorBox& a, const TensorBox& b) {
   return both;
 }
 
+bool is_inside(const TensorBox& box, const std::vector<std::int64_t>& shape) {
+  if (box.offset.size() != shape.size() || box.shape.size() != shape.size()) return false;
+  for (std::size_t d = 0; d < shape.size(); ++d)
+    if (box.offset[d] < 0 || box.shape[d] < 0 || box.shape[d] > shape[d] || box.offset[d] > shape[d] - box.shape[d]) return false;
+  return true;
+}
+
 TensorBox whole(std::vector<std::int64_t> shape) { return {std::vector<std::int64_t>(shape.size(), 0), std::move(shape)}; }
 
 std::string to_string(const TensorBox& box) {

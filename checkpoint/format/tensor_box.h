@@ -19,6 +19,9 @@ struct TensorBox {
 // The elements that both hold; nothing where there are none. Both have the same number of dimensions.
 std::optional<TensorBox> intersection(const TensorBox& a, const TensorBox& b);
 
+// Whether the box has as many dimensions as the shape and lies in a tensor of it.
+bool is_inside(const TensorBox& box, const std::vector<std::int64_t>& shape);
+
 // A whole tensor of `shape`.
 TensorBox whole(std::vector<std::int64_t> shape);
 

@@ -1,6 +1,8 @@
 #include "tests/checkpoint/save_ranks.h"
 
+#include <chrono>
 #include <cstdint>
+#include <thread>
 
 #include "checkpoint/commit.h"
 #include "checkpoint/file_record.h"
@@ -28,6 +30,10 @@ Manifest manifest_of(const ModelConfig& model, std::int64_t step, DType weights,
   return manifest;
 }
 
+void wait_for(const ShardWriter& writer) {
+  while (writer.busy()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+}
+
 Manifest save_ranks(const std::string& directory, std::int64_t step, const ModelConfig& model, std::vector<LayoutRank>& ranks,
                     DType weights, Staging staging, CheckpointContent content) {
   Manifest manifest = manifest_of(model, step, weights, content);
@@ -39,7 +45,7 @@ Manifest save_ranks(const std::string& directory, std::int64_t step, const Model
     ShardWriter writer(std::move(plan), std::move(memory));
     writer.start(directory + "/" + temporary);
     for (const int unit : rank.units()) writer.before_update(unit);
-    writer.wait();
+    wait_for(writer);
     if (writer.error()) throw StorageError(*writer.error());
     for (const SaveFile& file : writer.files()) manifest.files.push_back(manifest_file(file, manifest.tensors));
   }

@@ -13,6 +13,9 @@ namespace trident::test {
 
 enum class Staging : std::uint8_t { kLeast, kBetween, kWhole };
 
+// Returns when nothing is in progress.
+void wait_for(const ShardWriter& writer);
+
 SavePlan plan_of(const LayoutRank& rank, int number, CheckpointContent content = CheckpointContent::kAll);
 Buffer staging_for(const SavePlan& plan, Staging staging);
 

@@ -158,8 +158,8 @@ TEST_F(ShardWriting, ValuesOfADeviceAreThoseOfTheHost) {
   ShardWriter two(device, test::staging_for(device, test::Staging::kLeast), {.reads = &reads});
   one.start(folder_ / "one");
   two.start(folder_ / "two");
-  one.wait();
-  two.wait();
+  test::wait_for(one);
+  test::wait_for(two);
   EXPECT_EQ(one.error(), std::nullopt);
   EXPECT_EQ(two.error(), std::nullopt);
   EXPECT_EQ(data_of(folder_ / "one", one), data_of(folder_ / "two", two));
@@ -188,7 +188,7 @@ TEST_F(ShardWriting, AnUpdateWaitsForItsUnitOnly) {
   EXPECT_EQ(writer.error(), std::nullopt);
   second_unit.open();
   for (const int unit : rank_.units()) writer.before_update(unit);
-  writer.wait();
+  test::wait_for(writer);
   EXPECT_EQ(writer.error(), std::nullopt);
   EXPECT_FALSE(read_late);
   EXPECT_EQ(writer.before_update(first), 0);  // nothing in progress
@@ -223,14 +223,14 @@ TEST_F(ShardWriting, LateReadsOfADevice) {
       const std::string name = fmt::format("{}-{}", static_cast<int>(staging), files_++);
       SCOPED_TRACE(name);
       expected.start(folder_ / ("host-" + name));
-      expected.wait();
+      test::wait_for(expected);
       writer.start(folder_ / ("device-" + name));
       for (const int unit : rank.units()) {
         if (!updates) break;  // nothing comes after the run's last save
         writer.before_update(unit);
         change(unit, 1000 * static_cast<std::uint64_t>(files_));
       }
-      writer.wait();
+      test::wait_for(writer);
       ASSERT_EQ(writer.error(), std::nullopt);
       EXPECT_TRUE(data_of(folder_ / ("device-" + name), writer, model) == data_of(folder_ / ("host-" + name), expected, model));
     }
@@ -249,11 +249,11 @@ TEST_F(ShardWriting, AReadThatFails) {
   ShardWriter writer(plan, test::staging_for(plan, test::Staging::kWhole), {.reads = &reads});
   writer.start(folder_ / "a");
   for (const int unit : rank_.units()) EXPECT_LT(writer.before_update(unit), 20);
-  writer.wait();
+  test::wait_for(writer);
   EXPECT_EQ(writer.error(), "the copy failed");
   fails = false;
   writer.start(folder_ / "b");
-  writer.wait();
+  test::wait_for(writer);
   EXPECT_EQ(writer.error(), std::nullopt);
   EXPECT_GT(data_of(folder_ / "b", writer).size(), 1000u);
   EXPECT_THROW(ShardWriter(plan, test::staging_for(plan, test::Staging::kWhole)), InternalError);  // nobody reads the device
@@ -292,16 +292,16 @@ TEST_F(ShardWriting, AHangingDiskIsWaitedForOnce) {
     EXPECT_TRUE(writer.busy());
     EXPECT_EQ(writer.error(), std::nullopt);
     hang.reset();
-    writer.wait();
+    test::wait_for(writer);
     EXPECT_EQ(reads, read);
     expect_parts(writer.error().value_or(""), {"hangs-", "was given up because its values could not be copied in time"});
   }
   options.patience_seconds = 30;
   ShardWriter fresh(plan, test::staging_for(plan, test::Staging::kWhole), options);
   fresh.start(folder_ / "good");
-  fresh.wait();
+  test::wait_for(fresh);
   writer.start(folder_ / "again");
-  writer.wait();
+  test::wait_for(writer);
   EXPECT_EQ(writer.error(), std::nullopt);
   EXPECT_EQ(data_of(folder_ / "again", writer), data_of(folder_ / "good", fresh));
 }
@@ -364,7 +364,7 @@ TEST_F(ShardWriting, AFailedSaveKeepsNoFileOpen) {
   const std::int64_t before = open_files();
   std::optional<FileFault> fault(std::in_place, Fault::kErrorsFrom, 8, ENOSPC);
   writer.start(folder_ / "a");
-  writer.wait();
+  test::wait_for(writer);
   fault.reset();
   ASSERT_TRUE(writer.error().has_value());
   EXPECT_NE(writer.error()->find("No space left on device; free some space"), std::string::npos) << *writer.error();
@@ -375,10 +375,10 @@ TEST_F(ShardWriting, ATaskBehindItReportsItsError) {
   SavePlan plan = test::plan_of(rank_, 0);
   ShardWriter writer(plan, test::staging_for(plan, test::Staging::kWhole));
   writer.run([] { throw StorageError("the commit failed"); });
-  writer.wait();
+  test::wait_for(writer);
   EXPECT_EQ(writer.error(), "the commit failed");
   writer.run([] {});
-  writer.wait();
+  test::wait_for(writer);
   EXPECT_EQ(writer.error(), std::nullopt);
   Gate gate;
   writer.run([&] { gate.pass(); });
@@ -386,7 +386,7 @@ TEST_F(ShardWriting, ATaskBehindItReportsItsError) {
   EXPECT_THROW(writer.start(folder_ / "b"), InternalError);
   EXPECT_EQ(writer.before_update(rank_.units()[0]), 0);  // a task reads no values
   gate.open();
-  writer.wait();
+  test::wait_for(writer);
 }
 
 // A rank that replicas leave nothing to.
@@ -394,7 +394,7 @@ TEST_F(ShardWriting, ARankMayHaveNothingToWrite) {
   SavePlan plan = make_save_plan({}, {}, test::state_names(), {}, CheckpointContent::kAll, 0);
   ShardWriter writer(plan, allocate_host(ShardWriter::least_staging(plan), "nothing"));
   writer.start(folder_ / "a");
-  writer.wait();
+  test::wait_for(writer);
   EXPECT_EQ(writer.error(), std::nullopt);
   EXPECT_TRUE(writer.files().empty());
 }
