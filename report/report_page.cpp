@@ -27,7 +27,6 @@ std::string name_of_block(const ReportSection& section, const ReportBlock& block
   const std::string title = std::visit(
       [](const auto& it) -> std::string {
         if constexpr (requires { it.title; }) return it.title;
-        if constexpr (requires { it.summary; }) return it.summary;
         return "";
       },
       block);
@@ -119,8 +118,9 @@ class PageWriter {
   }
 
   void add(const Table& table) {
+    if (table.folded) body_ += fmt::format("<details><summary>{}</summary>\n", html_escaped(table.title));
     body_ += "<div class=\"table\">\n";  // narrow ones stand side by side
-    title(table.title);
+    if (!table.folded) title(table.title);
     const std::size_t columns = table.columns.size();
     const auto cell = [&](std::string_view tag, std::string_view text, std::size_t column, std::size_t span = 1) {
       body_ += fmt::format("<{0}{1}{2}>{3}</{0}>", tag, table.columns[column].words || span > 1 ? "" : " class=\"n\"",
@@ -140,13 +140,7 @@ class PageWriter {
         cell("td", row[column], column, column + 1 == row.size() ? columns - column : 1);
       body_ += "</tr>\n";
     }
-    body_ += "</tbody>\n</table></div>\n</div>\n";
-  }
-
-  void add(const Folded& folded) {
-    body_ += fmt::format("<details><summary>{}</summary>\n", html_escaped(folded.summary));
-    add(folded.table);
-    body_ += "</details>\n";
+    body_ += table.folded ? "</tbody>\n</table></div>\n</div>\n</details>\n" : "</tbody>\n</table></div>\n</div>\n";
   }
 
   // Elements of the page and no picture: they are legible at every width.

@@ -31,19 +31,13 @@ struct BulletList {
   std::vector<std::string> items;
 };
 
-// A table that is shown when its summary is clicked.
-struct Folded {
-  std::string summary;
-  Table table;
-};
-
 // A timeline as timeline_json() had it, read back from a file.
 struct DrawnTimeline {
   std::string title;
   JsonValue data;
 };
 
-using ReportBlock = std::variant<Paragraph, KeyNumbers, Table, Folded, BulletList, StackedBars, LinePlot, Timeline, DrawnTimeline>;
+using ReportBlock = std::variant<Paragraph, KeyNumbers, Table, BulletList, StackedBars, LinePlot, Timeline, DrawnTimeline>;
 
 struct ReportSection {
   std::string title;

@@ -131,16 +131,7 @@ class FolderReader {
     return std::move(folder_);
   }
 
- private:
-  std::string path(std::string_view name) const { return fmt::format("{}/{}", folder_.path, name); }
-
-  // Whether the file can be read; what lies there and is none is said.
-  bool has_file(std::string_view name) {
-    if (file_exists(path(name))) return true;
-    if (is_there(path(name))) folder_.remarks.push_back(fmt::format("{} is left out: it is not a regular file", name));
-    return false;
-  }
-
+  // Null where the file is missing or cannot be read.
   JsonValue object(std::string_view name) {
     try {
       if (!has_file(name)) return {};
@@ -151,6 +142,16 @@ class FolderReader {
       folder_.remarks.push_back(fmt::format("{} is left out: {}", name, error.what()));
     }
     return {};
+  }
+
+ private:
+  std::string path(std::string_view name) const { return fmt::format("{}/{}", folder_.path, name); }
+
+  // Whether the file can be read; what lies there and is none is said.
+  bool has_file(std::string_view name) {
+    if (file_exists(path(name))) return true;
+    if (is_there(path(name))) folder_.remarks.push_back(fmt::format("{} is left out: it is not a regular file", name));
+    return false;
   }
 
   std::vector<JsonValue> records(std::string_view name, std::size_t most) {
@@ -239,16 +240,11 @@ std::map<std::int64_t, JsonValue> evaluations_in(const std::string& path, std::v
 // When each start of a run began; none where run.json does not say it.
 std::vector<double> starts_of(const std::string& folder) {
   std::vector<double> times;
-  try {
-    const JsonValue run = read_json_file(folder + "/run.json", {.max_bytes = kLargestFile, .blame = ExitCode::kData});
-    const JsonValue* const starts = run.is_object() ? run.find("starts") : nullptr;
-    if (starts == nullptr || !starts->is_array()) return times;
-    for (const JsonValue& start : starts->items()) {
-      const JsonValue* const time = start.is_object() ? start.find("time") : nullptr;
-      if (time != nullptr && time->is_number()) times.push_back(time->as_number());
-    }
-  } catch (const Error&) {  // the numbers are then without it
-  }
+  const JsonValue run = FolderReader(folder).object("run.json");
+  const JsonValue* const starts = run.find("starts");
+  if (starts == nullptr || !starts->is_array()) return times;
+  for (const JsonValue& start : starts->items())
+    if (const JsonValue* const time = start.find("time"); time != nullptr && time->is_number()) times.push_back(time->as_number());
   return times;
 }
 

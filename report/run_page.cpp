@@ -64,7 +64,7 @@ const JsonValue* setting(const RunFolder& run, std::string_view block, std::stri
 
 std::string value_text(const JsonValue& value) { return value.is_string() ? value.as_string() : to_json_text(value); }
 
-double last_step_of(const RunFolder& run) { return run.metrics.empty() ? kNone : number(run.metrics.back(), "step"); }
+double logged_step(const RunFolder& run) { return run.metrics.empty() ? kNone : number(run.metrics.back(), "step"); }
 std::string step_text(double step) { return std::abs(step) < 1e15 ? with_commas(std::llround(step)) : "none"; }
 
 const JsonValue* last_start(const RunFolder& run) {
@@ -72,14 +72,28 @@ const JsonValue* last_start(const RunFolder& run) {
   return starts.empty() ? nullptr : &starts.back();
 }
 
+// Where the last start ended, if that is known, else the last step of the log.
+double last_step_of(const RunFolder& run) {
+  const JsonValue* const start = last_start(run);
+  const JsonValue* const ended = start == nullptr ? nullptr : start->find("ended");
+  const double step = ended == nullptr ? kNone : number(*ended, "step");
+  return std::isfinite(step) ? step : logged_step(run);
+}
+
 // ---- the runs
 
-// "12.34M parameters on 32 ranks, zero1, fp32", as far as plan.json says it.
+// "12.34M parameters on 32 ranks, zero1, fp32; earlier starts had 8 ranks", as far as plan.json, of the last start, says it.
 std::string layout_text(const RunFolder& run) {
   const double parameters = number(run.plan, "parameters"), ranks = number(run.plan, "world_size");
   if (!std::isfinite(parameters) || !std::isfinite(ranks)) return "";
-  return fmt::format("{} parameters on {} rank{}, {}, {}", parameters_text(parameters), step_text(ranks), ranks == 1 ? "" : "s",
-                     words(run.plan, "zero"), words(run.plan, "compute"));
+  const auto ranks_text = [](double n) { return fmt::format("{} rank{}", step_text(n), n == 1 ? "" : "s"); };
+  std::set<double> others;
+  for (const JsonValue& start : items(run.run.find("starts")))
+    if (const double n = number(start, "ranks"); std::isfinite(n) && n != ranks) others.insert(n);
+  std::string earlier;
+  for (const double n : others) earlier += (earlier.empty() ? "; earlier starts had " : ", ") + ranks_text(n);
+  return fmt::format("{} parameters on {}, {}, {}{}", parameters_text(parameters), ranks_text(ranks), words(run.plan, "zero"),
+                     words(run.plan, "compute"), earlier);
 }
 
 std::string time_text(const JsonValue& record, std::string_view key) {
@@ -117,7 +131,10 @@ ReportSection runs_section(const std::vector<RunFolder>& runs) {
       const JsonValue &first = run.metrics.front(), &last = run.metrics.back();
       const double loss = number(last, "loss"), speed = number(last, "tokens_per_s"), mfu = number(last, "mfu");
       add("steps", last_step_of(run), step_text(last_step_of(run)),
-          number(last, "tokens") >= 0 ? fmt::format("{} tokens", count_text(number(last, "tokens"))) : "");
+          number(last, "tokens") >= 0
+              ? fmt::format("{} tokens{}", count_text(number(last, "tokens")),
+                            last_step_of(run) == logged_step(run) ? "" : fmt::format(" at step {}", step_text(logged_step(run))))
+              : "");
       add("training loss", loss, fmt::format("{:.4f}", loss),
           fmt::format("{:.4f} at step {}", number(first, "loss"), step_text(number(first, "step"))));
       if (!run.evals.empty()) {
@@ -170,69 +187,44 @@ double tokens_at(const RunFolder& run, double step) {
   return step_1 == step_0 ? tokens_1 : tokens_0 + (tokens_1 - tokens_0) * (step - step_0) / (step_1 - step_0);
 }
 
-class Curves {
- public:
-  explicit Curves(const std::vector<RunFolder>& runs) : runs_(runs) {}
-
-  // A line of each run that has the value.
-  Curves& plot(const std::string& title, const std::string& unit) {
-    plots_.emplace_back();
-    plots_.back().title = title, plots_.back().x_label = "step", plots_.back().other_x_label = "tokens",
-    plots_.back().y_label = unit;
-    return *this;
-  }
-  Curves& lines(const std::string& name, std::vector<JsonValue> RunFolder::*records, std::string_view key, Hue hue,
-                bool dashed = false) {
-    for (std::size_t r = 0; r < runs_.size(); ++r) {
-      const RunFolder& run = runs_[r];
-      if (!has(run.*records, key)) continue;
-      PlotLine line{
-          runs_.size() == 1 ? name : fmt::format("{}, {}", run.name, name), {}, runs_.size() == 1 ? hue : hue_of(r), dashed};
-      for (const JsonValue& record : run.*records) {
-        const double step = number(record, "step"), tokens = number(record, "tokens");
-        line.points.push_back({step, number(record, key)});
-        line.other_x.push_back(std::isfinite(tokens) ? tokens : tokens_at(run, step));
-      }
-      line.marked = line.points.size() <= 30;
-      plots_.back().lines.push_back(std::move(line));
+// A line of each run that has the value.
+void add_lines(LinePlot& plot, const std::vector<RunFolder>& runs, std::string_view name,
+               std::vector<JsonValue> RunFolder::*records, std::string_view key, Hue hue, bool dashed) {
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    const RunFolder& run = runs[r];
+    if (!has(run.*records, key)) continue;
+    PlotLine& line = plot.lines.emplace_back();
+    line.name = runs.size() == 1 ? std::string(name) : fmt::format("{}, {}", run.name, name);
+    line.hue = runs.size() == 1 ? hue : hue_of(r);
+    line.dashed = dashed;
+    for (const JsonValue& record : run.*records) {
+      const double step = number(record, "step"), tokens = number(record, "tokens");
+      line.points.push_back({step, number(record, key)});
+      line.other_x.push_back(std::isfinite(tokens) ? tokens : tokens_at(run, step));
     }
-    return *this;
+    line.marked = line.points.size() <= 30;
   }
-  ReportSection section() {
-    ReportSection out{"Curves", {}};
-    for (LinePlot& plot : plots_)
-      if (!plot.lines.empty()) out.blocks.emplace_back(std::move(plot));
-    return out;
-  }
-
- private:
-  const std::vector<RunFolder>& runs_;
-  std::vector<LinePlot> plots_;
-};
+}
 
 ReportSection curves_section(const std::vector<RunFolder>& runs) {
-  constexpr auto kMetrics = &RunFolder::metrics;
   const bool learns_from_pairs = std::ranges::any_of(runs, [](const RunFolder& run) { return has(run.metrics, "margin"); });
-  return Curves(runs)
-      .plot("Loss", learns_from_pairs ? "per pair" : "nats per token")
-      .lines("training", kMetrics, "loss", Hue::kBlue)
-      .lines("validation", &RunFolder::evals, "valid_loss", Hue::kOrange, runs.size() > 1)
-      .plot("Token accuracy", "share of counted targets")
-      .lines("training", kMetrics, "mean_token_accuracy", Hue::kBlue)
-      .lines("validation", &RunFolder::evals, "valid_mean_token_accuracy", Hue::kOrange, runs.size() > 1)
-      .plot("Pairs", "accuracy")
-      .lines("training", kMetrics, "accuracy", Hue::kBlue)
-      .lines("validation", &RunFolder::evals, "valid_accuracy", Hue::kOrange, runs.size() > 1)
-      .plot("Margin", "of rewards")
-      .lines("training", kMetrics, "margin", Hue::kBlue)
-      .lines("validation", &RunFolder::evals, "valid_margin", Hue::kOrange, runs.size() > 1)
-      .plot("Gradient norm", "before clipping")
-      .lines("gradient norm", kMetrics, "grad_norm", Hue::kGreen)
-      .plot("Learning rate", "")
-      .lines("learning rate", kMetrics, "lr", Hue::kPurple)
-      .plot("Speed", "tokens/s")
-      .lines("tokens/s", kMetrics, "tokens_per_s", Hue::kTeal)
-      .section();
+  ReportSection section{"Curves", {}};
+  const auto add = [&](const std::string& title, const std::string& unit, std::string_view name, std::string_view key, Hue hue,
+                       std::string_view of_evaluations = "") {
+    LinePlot plot;
+    plot.title = title, plot.x_label = "step", plot.other_x_label = "tokens", plot.y_label = unit;
+    add_lines(plot, runs, name, &RunFolder::metrics, key, hue, false);
+    add_lines(plot, runs, "validation", &RunFolder::evals, of_evaluations, Hue::kOrange, runs.size() > 1);
+    if (!plot.lines.empty()) section.blocks.emplace_back(std::move(plot));
+  };
+  add("Loss", learns_from_pairs ? "per pair" : "nats per token", "training", "loss", Hue::kBlue, "valid_loss");
+  add("Token accuracy", "share of counted targets", "training", "mean_token_accuracy", Hue::kBlue, "valid_mean_token_accuracy");
+  add("Pairs", "accuracy", "training", "accuracy", Hue::kBlue, "valid_accuracy");
+  add("Margin", "of rewards", "training", "margin", Hue::kBlue, "valid_margin");
+  add("Gradient norm", "before clipping", "gradient norm", "grad_norm", Hue::kGreen);
+  add("Learning rate", "", "learning rate", "lr", Hue::kPurple);
+  add("Speed", "tokens/s", "tokens/s", "tokens_per_s", Hue::kTeal);
+  return section;
 }
 
 // ---- configurations
@@ -270,11 +262,11 @@ ReportSection configuration_section(const std::vector<RunFolder>& runs) {
     else
       same.rows.push_back({key, row[1]});
   }
-  if (!differing.rows.empty()) {
-    section.blocks.emplace_back(std::move(differing));
-    same.title = "The same in all runs";
-  }
-  section.blocks.emplace_back(Folded{fmt::format("{} keys", with_commas(std::ssize(same.rows))), std::move(same)});
+  same.folded = true;
+  same.title = fmt::format("{} keys{}", with_commas(std::ssize(same.rows)),
+                           differing.rows.empty() ? "" : " are the same in all runs");
+  if (!differing.rows.empty()) section.blocks.emplace_back(std::move(differing));
+  section.blocks.emplace_back(std::move(same));
   return section;
 }
 
@@ -409,7 +401,6 @@ void bound(Table& table) {
   if (rows > kMostRows) table.rows.push_back({more_text(rows, kMostRows, "rows")});
 }
 
-void bound(Folded& folded) { bound(folded.table); }
 void bound(Paragraph& paragraph) { paragraph.text = beginning_of(paragraph.text, kMostTextBytes); }
 
 void bound(BulletList& list) {

@@ -21,6 +21,7 @@ struct Table {
   // With their digits and units. A short row ends in words that run over the columns which it lacks.
   std::vector<std::vector<std::string>> rows = {};
   std::size_t indent = 0, gap = 2;  // of text: spaces before a line and between columns
+  bool folded = false;              // on pages it is shown when its title is clicked
 
   bool has_titles() const;  // or columns without any
 };

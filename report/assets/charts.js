@@ -11,7 +11,7 @@
       if (size >= from) return Number((value / from).toPrecision(4)) + suffix;
     }
     if (onAxis && size >= 1e4) return Number((value / 1e3).toPrecision(4)) + 'k';  // five digits would reach into the axis's label
-    return size >= 1e4 ? Math.round(value).toLocaleString('en-US') : String(Number(value.toPrecision(4)));
+    return size >= 1e3 ? Math.round(value).toLocaleString('en-US') : String(Number(value.toPrecision(4)));
   }
 
   // The exponential mean, which weighs a value `share` as much as the next one; the first values weigh no more than others.
