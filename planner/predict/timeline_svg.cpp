@@ -8,6 +8,7 @@
 
 #include "core/at.h"
 #include "core/counted.h"
+#include "core/number_text.h"
 #include "model/config/model_stats.h"
 #include "pipeline/schedule/step_simulator.h"
 #include "planner/price/unit_kind.h"
@@ -147,9 +148,9 @@ class TimelineDrawing {
   std::string subtitle() const {
     const std::string model = plan_.config.model.preset.value_or(std::string(to_string(plan_.model.family)));
     return fmt::format(
-        "{} ({:.1f}M parameters), schedule {}, {} of {} x {} tokens per data rank, {}; bubble {:.2f} of "
+        "{} ({} parameters), schedule {}, {} of {} x {} tokens per data rank, {}; bubble {:.2f} of "
         "ideal time",
-        model, 1e-6 * static_cast<double>(num_parameters(plan_.model)), to_string(plan_.config.parallel.schedule),
+        model, parameters_text(static_cast<double>(num_parameters(plan_.model))), to_string(plan_.config.parallel.schedule),
         counted(plan_.num_micro_batches, "micro-batch", "micro-batches"), plan_.config.batch.micro, plan_.config.batch.sequence,
         to_string(plan_.zero.preset), times_.bubble_over_ideal());
   }

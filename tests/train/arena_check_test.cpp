@@ -159,9 +159,9 @@ TEST(ArenaCheck, OfFrozenParametersTheWeightsAloneCount) {
   };
   const std::vector<std::string> lora{"adapter.type=lora", "adapter.r=1", "precision.compute=bf16"};
   EXPECT_EQ(refusal_at(255'000'000, lora), "no error");
-  expect_parts(refusal_at(248'000'000, lora), {"model: 124.", "this machine has 0.2", "at most 123M"});
+  expect_parts(refusal_at(248'000'000, lora), {"model: 124.", "this machine has 0.2", "at most 123."});
   EXPECT_NE(refusal_at(255'000'000, {"adapter.type=lora", "adapter.r=1", "precision.compute=fp32"}), "no error");
-  expect_parts(refusal_at(255'000'000, {}), {"model: 124.4M parameters need at least 1.", "at most 21M"});
+  expect_parts(refusal_at(255'000'000, {}), {"model: 124.4M parameters need at least 1.", "at most 21.25M"});
 }
 
 // With eight ranks on two GPUs, each GPU is told what a preset would leave there.
@@ -182,8 +182,8 @@ TEST(ArenaCheck, WhatNoMicroBatchMakesFit) {
   RunPlan plan = plan_of({"parallel.data=1"});
   plan.memory = {{"GPU 0", {0}, 80'000'000'000}};
   expect_parts(refusal(plan, {{90 * kGigabyte, 5 * kGigabyte}}),
-               {"; parameters, gradients and optimizer alone are 85.0 GB with parallel.zero = zero1: about 117M parameters of this "
-                "layout would fit, or take"});
+               {"; parameters, gradients and optimizer alone are 85.0 GB with parallel.zero = zero1: about 117.1M parameters of "
+                "this layout would fit, or take"});
   expect_parts(refusal(plan, {{900 * kGigabyte, 890 * kGigabyte}}), {"; lower batch.sequence"});
 }
 

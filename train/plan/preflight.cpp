@@ -58,9 +58,9 @@ void check_model_fits(const ModelConfig& model, const TrainConfig& config, std::
   if (bytes <= there) return;
   throw ConfigError(
       fmt::format("model: {} parameters need at least {} for weights and optimizer in any layout, this machine has {}; take a "
-                  "model of at most {:.0f}M parameters, or a larger machine",
+                  "model of at most {} parameters, or a larger machine",
                   parameters_text(parameters), gigabytes_text(bytes), gigabytes_text(machine_bytes),
-                  1e-6 * parameters * there / bytes));
+                  parameters_text(parameters * there / bytes)));
 }
 
 void check_run_folder(const std::string& folder) {

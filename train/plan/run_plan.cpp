@@ -12,6 +12,7 @@
 #include "core/at.h"
 #include "core/counted.h"
 #include "core/int_math.h"
+#include "core/number_text.h"
 #include "model/config/model_stats.h"
 #include "model/config/rope_table.h"
 #include "pipeline/schedule/schedule_generators.h"
@@ -360,14 +361,15 @@ void add_gpu_notes(RunPlan& plan, DeviceKind device) {
                                    multiplier_name(device)));
 }
 
-// "train.only: 1048576 of 60162048 parameters train (1.74 %)".
+// "train.only: 1.049M of 60.16M parameters train (1.74 %)".
 void add_trained_note(RunPlan& plan) {
   if (plan.model.tuning == nullptr) return;
   const auto [trained, all] = count_parameters(plan);
   const TrainConfig& c = plan.config;
   const std::string_view key = !c.train.only.empty() ? "train.only" : !c.train.freeze.empty() ? "train.freeze" : "adapter";
-  plan.notes.push_back(fmt::format("{}: {} of {} parameters train ({:.3g} %)", key, trained, all,
-                                   100 * static_cast<double>(trained) / static_cast<double>(all)));
+  const auto trains = static_cast<double>(trained), whole = static_cast<double>(all);
+  plan.notes.push_back(fmt::format("{}: {} of {} parameters train ({:.3g} %)", key, parameters_text(trains), parameters_text(whole),
+                                   100 * trains / whole));
 }
 
 }  // namespace

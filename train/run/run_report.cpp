@@ -269,9 +269,10 @@ std::vector<std::string> closing_lines(const RunPlan& plan, const RunSummary& su
   const ParameterCounts parameters = count_parameters(plan);
   std::vector<std::string> lines;
   lines.push_back(fmt::format(
-      "trained {}{:.2f}M parameters for {} on {} tokens in {:.1f} s ({}DP x {}PP x {}TP, {}){}",
-      parameters.trained < parameters.all ? fmt::format("{:.3g}M of ", 1e-6 * static_cast<double>(parameters.trained)) : "",
-      1e-6 * static_cast<double>(parameters.all), counted(summary.updates, "update"), with_commas(summary.tokens), summary.seconds,
+      "trained {}{} parameters for {} on {} tokens in {:.1f} s ({}DP x {}PP x {}TP, {}){}",
+      parameters.trained < parameters.all ? parameters_text(static_cast<double>(parameters.trained)) + " of " : "",
+      parameters_text(static_cast<double>(parameters.all)), counted(summary.updates, "update"), with_commas(summary.tokens),
+      summary.seconds,
       d.data, d.pipeline, d.tensor, counted(plan.world_size(), "rank"),
       summary.skipped > 0 ? fmt::format(", {} skipped for non-finite gradients{}", counted(summary.skipped, "batch", "batches"),
                                         plan.counts_targets() ? " or without a target that counts" : "")

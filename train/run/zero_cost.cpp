@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <utility>
 
+#include "core/number_text.h"
 #include "model/config/model_stats.h"
 #include "train/run/dry_run.h"
 
@@ -56,8 +57,8 @@ std::string what_state_fits(const RunPlan& plan, double state, double there) {
         return fmt::format("parallel.zero = {} needs {:.1f} GB", to_string(preset), 1e-9 * bytes);
     }
   }
-  return fmt::format("about {:.0f}M parameters of this layout would fit",
-                     1e-6 * static_cast<double>(num_parameters(plan.model)) * there / state);
+  return fmt::format("about {} parameters of this layout would fit",
+                     parameters_text(static_cast<double>(num_parameters(plan.model)) * there / state));
 }
 
 RunPlan settle_grad_sync(RunPlan plan, const MachineFacts& machine) {
