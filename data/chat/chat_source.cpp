@@ -141,10 +141,14 @@ ChatSource load_chat_source(const std::string& folder, const std::string& name) 
 
 ChatSource chat_source_of(const std::string& tokenizer, const std::string& name, std::string_view key) {
   const bool is_folder = std::filesystem::is_directory(tokenizer);
-  if (!is_folder && name.empty())
-    throw ConfigError(fmt::format("{}: tokenizer {} is no folder that could hold a chat template; give --template FILE, chatml or "
-                                  "llama3", key, in_quotes(tokenizer)));
-  return load_chat_source(is_folder ? tokenizer : "", name);
+  std::optional<ChatSource> source = find_chat_source(is_folder ? tokenizer : "", name);
+  constexpr std::string_view kRemedy =
+      "give the one of the model's data (--template chatml, llama3 or a file), or --prompt TEXT to a model that learned no "
+      "conversations";
+  if (!source && is_folder)
+    throw DataError(fmt::format("{}: tokenizer {} has no chat template; {}", key, in_quotes(tokenizer), kRemedy));
+  if (!source) throw ConfigError(fmt::format("{}: tokenizer {} has no chat template; {}", key, in_quotes(tokenizer), kRemedy));
+  return std::move(*source);
 }
 
 std::tm time_of(const std::string& text, std::string_view key) {

@@ -31,7 +31,7 @@ JsonValue object_in(const std::string& path);
 // before it where it has no added_tokens_decoder. DataError.
 JsonValue tokenizer_config_of(const std::string& folder);
 
-// The same of the tokenizer that has this name. ConfigError naming `key`: a tokenizer that is no folder, without a `name`.
+// The same of the tokenizer that has this name. Where there is none, ConfigError, or DataError of a folder, naming `key`.
 ChatSource chat_source_of(const std::string& tokenizer, const std::string& name, std::string_view key);
 
 // A file of messages (JSON, any form that read_conversation takes, but for plain text).
