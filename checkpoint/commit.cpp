@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -50,21 +49,14 @@ std::vector<std::int64_t> checkpoint_steps(const std::string& directory) {
 }
 
 CheckpointReadLock::CheckpointReadLock(const std::string& folder) : descriptor_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  if (descriptor_ >= 0 && !try_to_lock(descriptor_, LOCK_SH))  // is_being_read() has a lock of its own for a moment
+  if (descriptor_ && !try_to_lock(descriptor_.get(), LOCK_SH))  // is_being_read() has a lock of its own for a moment
     note_ = fmt::format("{}: another program keeps it locked (flock), so it is read without a lock; remove no checkpoint meanwhile",
                         folder);
 }
 
-CheckpointReadLock::~CheckpointReadLock() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
 bool is_being_read(const std::string& folder) {
-  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) return false;
-  const bool locked = ::flock(descriptor, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
-  ::close(descriptor);
-  return locked;
+  const FileDescriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  return descriptor && ::flock(descriptor.get(), LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
 }
 
 void make_temporary_folder(const std::string& folder) {

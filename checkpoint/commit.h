@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "checkpoint/format/manifest.h"
+#include "core/file_descriptor.h"
 
 namespace trident {
 
@@ -28,15 +29,12 @@ std::vector<std::int64_t> checkpoint_steps(const std::string& directory);
 class CheckpointReadLock {
  public:
   explicit CheckpointReadLock(const std::string& folder);
-  ~CheckpointReadLock();
-  CheckpointReadLock(const CheckpointReadLock&) = delete;
-  CheckpointReadLock& operator=(const CheckpointReadLock&) = delete;
 
   // A line for people where there is no lock because another has it; else "".
   const std::string& note() const { return note_; }
 
  private:
-  int descriptor_;
+  FileDescriptor descriptor_;
   std::string note_;
 };
 bool is_being_read(const std::string& folder);

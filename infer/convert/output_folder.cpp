@@ -34,22 +34,16 @@ std::string parent_of(const std::string& path) {
 }
 
 struct LockedFolder {
-  int descriptor = -1;            // that holds the lock; -1: it is not ours
+  FileDescriptor lock = {};       // none: it is not ours
   bool held_by_another = false;  // else there is no such folder of this user, or no lock on its file system
 };
 
 LockedFolder locked(const std::string& folder) {
-  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (descriptor < 0) return {};
+  FileDescriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat status {};
-  if (::fstat(descriptor, &status) == 0 && status.st_uid == ::geteuid()) {
-    if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return {descriptor, false};
-    const bool held = errno == EWOULDBLOCK;
-    ::close(descriptor);
-    return {-1, held};
-  }
-  ::close(descriptor);
-  return {};
+  if (!opened || ::fstat(opened.get(), &status) != 0 || status.st_uid != ::geteuid()) return {};
+  if (::flock(opened.get(), LOCK_EX | LOCK_NB) == 0) return {std::move(opened), false};
+  return {{}, errno == EWOULDBLOCK};
 }
 
 bool is_temporary_of(std::string_view name, std::string_view folder) {
@@ -66,11 +60,10 @@ void remove_abandoned(const std::string& path) {
   std::error_code ignored;  // no folder, nothing left in it
   for (fs::directory_iterator at(parent_of(path), ignored), end; !ignored && at != end; at.increment(ignored)) {
     if (!is_temporary_of(at->path().filename().string(), name)) continue;
-    const LockedFolder lock = locked(at->path().string());
-    if (lock.descriptor < 0) continue;
+    const LockedFolder left = locked(at->path().string());
+    if (!left.lock) continue;
     std::error_code stays;  // for the next conversion
     fs::remove_all(at->path(), stays);
-    ::close(lock.descriptor);
   }
 }
 
@@ -95,10 +88,9 @@ OutputFolder::OutputFolder(std::string path) : final_(without_slash(std::move(pa
   for (;;) {
     temporary_ = fmt::format("{}{}{}", final_, kTemporary, random_token());
     create_folder(temporary_);
-    const LockedFolder lock = locked(temporary_);
-    lock_ = lock.descriptor;
-    if (!lock.held_by_another && is_there(temporary_)) break;
-    if (lock_ >= 0) ::close(lock_);  // another process took it for a dead one's, before the lock
+    LockedFolder made = locked(temporary_);
+    lock_ = std::move(made.lock);
+    if (!made.held_by_another && is_there(temporary_)) break;  // else another process took it for a dead one's, before the lock
   }
   sync_folder_of(temporary_);
 }
@@ -106,7 +98,6 @@ OutputFolder::OutputFolder(std::string path) : final_(without_slash(std::move(pa
 OutputFolder::~OutputFolder() {
   std::error_code ignored;  // what cannot be removed has a name that says what it is
   if (!committed_) std::filesystem::remove_all(temporary_, ignored);
-  if (lock_ >= 0) ::close(lock_);
 }
 
 void OutputFolder::commit() {

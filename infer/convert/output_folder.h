@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "core/file_descriptor.h"
+
 namespace trident {
 
 // Refuses a path whose name is that of a step's checkpoint, or of what becomes of one (checkpoint_folder.h): whoever trains in the
@@ -28,7 +30,7 @@ class OutputFolder {
 
  private:
   std::string final_, temporary_;
-  int lock_ = -1;  // of the folder, for as long as this process writes it; -1 on file systems without locks
+  FileDescriptor lock_;  // of the folder, for as long as this process writes it; none on file systems without locks
   bool committed_ = false;
 };
 

@@ -12,6 +12,7 @@
 #include "core/json_reader.h"
 #include "core/utf8.h"
 #include "data/byte_stream.h"
+#include "data/chat/python_text.h"
 #include "data/input_file.h"
 #include "data/line_reader.h"
 
@@ -19,29 +20,6 @@ namespace trident {
 namespace {
 
 constexpr std::int64_t kMaxLine = std::int64_t{64} << 20;
-
-// The characters that Python's str.rstrip() takes away.
-bool is_space(char32_t c) {
-  return (c >= 0x09 && c <= 0x0D) || (c >= 0x1C && c <= 0x20) || c == 0x85 || c == 0xA0 || c == 0x1680 ||
-         (c >= 0x2000 && c <= 0x200A) || c == 0x2028 || c == 0x2029 || c == 0x202F || c == 0x205F || c == 0x3000;
-}
-
-// Works on well-formed text.
-std::size_t bytes_without_spaces_at_end(std::string_view text) {
-  std::size_t end = 0;
-  for (std::size_t at = 0; at < text.size();) {
-    const CodePoint c = code_point_at(text, at);
-    at += c.size;
-    if (!is_space(c.value)) end = at;
-  }
-  return end;
-}
-
-std::int64_t code_points(std::string_view text) {
-  std::int64_t count = 0;
-  for (std::size_t at = 0; at < text.size(); at += code_point_at(text, at).size) ++count;
-  return count;
-}
 
 // This stands before the first token of a text that has nothing before it.
 std::vector<std::int32_t> first_token(const Tokenizer& tokenizer) {
@@ -117,7 +95,7 @@ class LineOfChoices {
     ChoiceTokens made = encode_choice(*rules_.tokenizer, context, rules_.delimiter + text, rules_.rule);
     if (made.scored < 1)
       refuse(fmt::format("{} adds no token to its context; give it text that is not joined to the context's last token", key));
-    made.length = code_points(text);
+    made.length = static_cast<std::int64_t>(jinja::count_code_points(text));
     return made;
   }
 
@@ -136,7 +114,7 @@ class LineOfChoices {
       return made;  // refused by choice()
     std::string text;
     replace_ill_formed(rules_.tokenizer->decode(ids), &text);
-    made.length = code_points(text);
+    made.length = static_cast<std::int64_t>(jinja::count_code_points(text));
     return made;
   }
 
@@ -160,7 +138,7 @@ ChoiceTokens encode_choice(const Tokenizer& tokenizer, std::string_view context,
   std::string given, scored;
   replace_ill_formed(context, &given);
   replace_ill_formed(continuation, &scored);
-  const std::size_t end = bytes_without_spaces_at_end(given);
+  const std::size_t end = jinja::stripped_end(given);
   ChoiceTokens made;
   if (end == 0) {
     const std::vector<std::int32_t> ids = encode_begin(tokenizer, given + scored, rule);

@@ -6,24 +6,22 @@
 
 namespace trident {
 
+namespace {
+
+// How many bytes at the end of `text` begin a UTF-8 character that further bytes may complete, 0 to 3: they have a lead byte and
+// are one ill-formed subsequence to the very end.
 std::size_t incomplete_tail(std::string_view text) {
-  const auto is_well_formed = [](const std::string& s) { return valid_prefix(s) == s.size(); };
   for (std::size_t length = std::min<std::size_t>(3, text.size()); length > 0; --length) {
     const std::string_view tail = text.substr(text.size() - length);
     const auto lead = static_cast<unsigned char>(tail[0]);
-    if (lead < 0xC2 || lead > 0xF4) continue;
-    const std::size_t size = lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-    if (size <= length) continue;
-    // Which second bytes are allowed depends on the lead; each lead allows one of these.
-    for (const char next : {'\x80', '\x90', '\xA0'}) {
-      std::string whole(tail);
-      whole.push_back(next);
-      whole.resize(size, '\x80');
-      if (is_well_formed(whole)) return length;
-    }
+    std::string replaced;
+    const bool has_lead = lead >= 0xC2 && lead <= 0xF4;
+    if (has_lead && replace_ill_formed(tail, &replaced) == 1 && replaced == "\uFFFD") return length;
   }
   return 0;
 }
+
+}  // namespace
 
 // The longest end of pending_ that begins a stop string.
 std::size_t TextStream::held_back() const {

@@ -7,9 +7,6 @@
 
 namespace trident {
 
-// How many bytes at the end of `text` begin a UTF-8 character that further bytes may complete: 0 to 3.
-std::size_t incomplete_tail(std::string_view text);
-
 // A token may end inside a character, and a stop string may begin in one token and end in another: both are held back until it is
 // clear. Bytes that are no UTF-8 become U+FFFD, one for each maximal ill-formed subsequence. What comes out in total does not
 // depend on how the bytes were cut.

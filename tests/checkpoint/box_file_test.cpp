@@ -316,41 +316,6 @@ TEST_F(BoxReading, EveryBlockIsChecked) {
   EXPECT_EQ(read(boxes, 0, 18'400), data());
 }
 
-TEST_F(BoxReading, EveryFlipOfTheTableIsRefused) {
-  const std::string content = read_file(path());
-  for (std::int64_t byte = 0; byte < file().table_bytes; byte += 61) {
-    flip(byte, static_cast<int>(byte % 8));
-    expect_error<DataError>([&] { reader(); }, {path() + ": its table of tensors has the hash ", to_string(file().table)});
-    write_file(path(), content);
-  }
-  EXPECT_NO_THROW(reader());
-}
-
-TEST_F(BoxReading, RefusesOtherSizes) {
-  const std::string content = read_file(path());
-  for (const std::size_t size : {std::size_t{0}, std::size_t{7}, std::size_t{4096}, content.size() - 1, content.size() - 4096}) {
-    write_file(path(), content.substr(0, size));
-    expect_error<DataError>([&] { reader(); },
-                            {fmt::format("{}: has {} bytes, the manifest says {}", path(), size, content.size())});
-  }
-  write_file(path(), content + "x");
-  expect_error<DataError>([&] { reader(); }, {"the manifest says"});
-}
-
-// A file of the same size from another place: another rank's, another step's.
-TEST_F(BoxReading, RefusesASwappedFile) {
-  TemporaryFolder other;
-  Manifest manifest = manifest_;
-  manifest.files.clear();
-  const auto boxes = reader().table().boxes;
-  test::write_checkpoint(other.path(), manifest, {{"weights/w.safetensors", boxes}},
-                         [](const std::string& key, std::int64_t i) { return -test::some_value(key, i); });
-  const std::string content = read_file(other / "weights/w.safetensors");
-  ASSERT_EQ(std::ssize(content), file().bytes);
-  write_file(path(), content);
-  expect_error<DataError>([&] { reader(); }, {"its table of tensors has the hash"});
-}
-
 TEST_F(BoxReading, RefusesWhatIsNoFile) {
   const auto with = [&](const std::function<void()>& make, const std::vector<std::string>& parts) {
     std::filesystem::remove_all(path());
