@@ -84,13 +84,8 @@ std::vector<std::int64_t> offset_from(const JsonMember& member, const std::vecto
 }
 
 void add_offsets(const std::string& text, std::string_view source, FileTable* table) {
-  JsonRules rules;
-  rules.comments = JsonComments::kRefused;
-  rules.max_bytes = static_cast<std::size_t>(kMaxSafetensorsHeader);
-  rules.max_depth = 8;
-  rules.blame = ExitCode::kData;
   const std::string where = fmt::format("{}: {}", source, kOffsets);
-  JsonScanner scanner(text, where, rules);
+  JsonScanner scanner(text, where, kSafetensorsRules);
   if (scanner.kind() != JsonValue::Kind::kObject) refuse(source, fmt::format("{} is not an object", kOffsets));
   std::unordered_map<std::string_view, FileBox*> boxes;
   for (FileBox& box : table->boxes) boxes.emplace(box.key, &box);

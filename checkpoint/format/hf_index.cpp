@@ -72,12 +72,11 @@ void add_files(JsonScanner& scanner, std::string_view source, HfIndex* index) {
 }  // namespace
 
 HfIndex parse_hf_index(std::string_view text, std::string_view source) {
-  JsonRules rules;
-  rules.comments = JsonComments::kRefused;
-  rules.max_bytes = static_cast<std::size_t>(kMaxHfIndexBytes);
-  rules.max_depth = 16;
-  rules.blame = ExitCode::kData;
-  JsonScanner scanner(text, source, rules);
+  constexpr JsonRules kRules{.comments = JsonComments::kRefused,
+                             .max_bytes = static_cast<std::size_t>(kMaxHfIndexBytes),
+                             .max_depth = 16,
+                             .blame = ExitCode::kData};
+  JsonScanner scanner(text, source, kRules);
   if (scanner.kind() != JsonValue::Kind::kObject) refuse_index(source, "is not an object");
   HfIndex index;
   bool has_map = false;

@@ -211,12 +211,7 @@ std::int64_t safetensors_header_bytes(std::string_view first_8, std::int64_t fil
 
 SafetensorsHeader parse_safetensors_header(std::string_view json, std::int64_t data_bytes, std::string_view source) {
   if (!json.starts_with('{')) refuse_file(source, "the header is no JSON object");
-  JsonRules rules;
-  rules.comments = JsonComments::kRefused;
-  rules.max_bytes = static_cast<std::size_t>(kMaxSafetensorsHeader);
-  rules.max_depth = 8;
-  rules.blame = ExitCode::kData;
-  JsonScanner scanner(json, source, rules);
+  JsonScanner scanner(json, source, kSafetensorsRules);
   SafetensorsHeader header;
   scanner.members([&](const std::string& key) {
     if (key == kMetadata) add_metadata(scanner, source, &header);

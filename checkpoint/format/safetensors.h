@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/dtype.h"
+#include "core/json_reader.h"
 
 namespace trident {
 
@@ -46,6 +47,11 @@ std::string to_text(const SafetensorsHeader& header, std::int64_t alignment = 8)
 // Largest N that is read, the reference reader's, and how many tensors: an entry takes more memory than its text.
 inline constexpr std::int64_t kMaxSafetensorsHeader = 100'000'000;
 inline constexpr std::size_t kMaxSafetensorsEntries = std::size_t{1} << 18;
+// The header's JSON, and that of its metadata.
+inline constexpr JsonRules kSafetensorsRules{.comments = JsonComments::kRefused,
+                                             .max_bytes = static_cast<std::size_t>(kMaxSafetensorsHeader),
+                                             .max_depth = 8,
+                                             .blame = ExitCode::kData};
 
 // N of a file that begins with these 8 bytes and has `file_bytes` in all. DataError naming `source` unless 2 <= N <=
 // kMaxSafetensorsHeader and 8 + N <= file_bytes.
