@@ -11,6 +11,7 @@ namespace trident {
 namespace {
 
 constexpr double kHour = 3600;
+constexpr int kFailuresOfABadHost = 2;  // within an hour; then it is left out
 constexpr std::size_t kNamed = 8;  // hosts in a line
 
 const ElasticLayout* layout_for(std::span<const ElasticLayout> layouts, int slots) {
@@ -29,18 +30,15 @@ std::string listed(std::vector<std::string> reasons) {
 
 }  // namespace
 
-int HostFailures::within_an_hour(const std::string& name, double now) const {
-  return static_cast<int>(std::ranges::count_if(
-      failures_, [&](const auto& failure) { return now - failure.second < kHour && is_same_host(name, failure.first); }));
-}
-
 HostChoice choose_hosts(const std::vector<HostSlots>& hosts, const std::vector<std::string>& faults, const HostFailures& failures,
                         double now, std::span<const ElasticLayout> layouts) {
   TRIDENT_CHECK(hosts.size() == faults.size() && !layouts.empty());
   std::vector<HostSlots> good, reachable;
   std::vector<std::string> unreachable, bad;
   for (std::size_t i = 0; i < hosts.size(); ++i) {
-    const int failed = failures.within_an_hour(hosts[i].name, now);
+    const auto failed = std::ranges::count_if(failures, [&](const auto& failure) {
+      return now - failure.second < kHour && is_same_host(hosts[i].name, failure.first);
+    });
     if (!faults[i].empty()) {
       unreachable.push_back(fmt::format("{} is left out: {}", hosts[i].name, faults[i]));
       continue;

@@ -12,18 +12,8 @@
 
 namespace trident {
 
-// When ranks of which host were named as the first cause of an end.
-class HostFailures {
- public:
-  void add(const std::string& rank_host, double now) { failures_.emplace_back(rank_host, now); }
-  // Failures of a host of the file within the hour before `now` (seconds, as given to add).
-  int within_an_hour(const std::string& name, double now) const;
-
- private:
-  std::vector<std::pair<std::string, double>> failures_;
-};
-
-inline constexpr int kFailuresOfABadHost = 2;  // within an hour; then it is left out
+// Ranks of these hosts were named as the first cause of an end, and when: in seconds, as choose_hosts() has the time.
+using HostFailures = std::vector<std::pair<std::string, double>>;
 
 struct HostChoice {
   std::vector<HostSlots> hosts;         // that are taken

@@ -18,7 +18,6 @@
 #include "core/clock.h"
 #include "core/host_name.h"
 #include "supervise/hostfile.h"
-#include "supervise/text_placeholders.h"
 
 namespace trident {
 namespace {
@@ -116,6 +115,16 @@ class RunningProbe {
 };
 
 }  // namespace
+
+std::string with_placeholders(std::string_view text, const Placeholders& values) {
+  std::string out;
+  while (!text.empty()) {
+    const auto here = std::ranges::find_if(values, [text](const auto& value) { return text.starts_with(value.first); });
+    out += here == values.end() ? std::string(1, text.front()) : here->second;
+    text.remove_prefix(here == values.end() ? 1 : here->first.size());
+  }
+  return out;
+}
 
 ProbeResult probe_hosts(const std::vector<std::string>& hosts, const HostProbe& probe, const HeldSignals& signals) {
   std::vector<RunningProbe> probes;

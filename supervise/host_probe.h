@@ -3,11 +3,17 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "supervise/supervised_process.h"
 
 namespace trident {
+
+// {name} in a text that a user wrote: every placeholder is replaced; what was put in is not looked at again.
+using Placeholders = std::vector<std::pair<std::string_view, std::string>>;  // "{host}" -> what stands there
+std::string with_placeholders(std::string_view text, const Placeholders& values);
 
 struct HostProbe {
   int port = 22;        // that a TCP connection is made to, unless there is a

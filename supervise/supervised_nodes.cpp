@@ -7,7 +7,6 @@
 #include "core/counted.h"
 #include "core/file_io.h"
 #include "supervise/supervision.h"
-#include "supervise/text_placeholders.h"
 
 namespace trident {
 namespace {
@@ -80,6 +79,6 @@ SupervisedNodes::Start SupervisedNodes::next(const HeldSignals& signals, const L
   }
 }
 
-void SupervisedNodes::failed(const std::string& rank_host) { failures_.add(rank_host, monotonic_seconds()); }
+void SupervisedNodes::failed(const std::string& rank_host) { failures_.emplace_back(rank_host, monotonic_seconds()); }
 
 }  // namespace trident

@@ -37,10 +37,8 @@ std::string meaning_of(int code) {
   return is_death_by_signal(code) ? "killed by " + signal_name(code - 128) : "not a code that trident or a launcher ends with";
 }
 
-}  // namespace
-
-std::string describe_exit(int code) { return fmt::format("{}: {}", code, meaning_of(code)); }
-
+// Whether another start may end otherwise: 74, 75, 76, a death by signal (of the command, or as a launcher reports that of a rank),
+// and what launchers end with when they were disturbed themselves (1, 9, 205).
 bool may_be_restarted(int code) {
   switch (code) {
     case exit_status(ExitCode::kStorage):
@@ -52,6 +50,10 @@ bool may_be_restarted(int code) {
     default: return is_death_by_signal(code);
   }
 }
+
+}  // namespace
+
+std::string describe_exit(int code) { return fmt::format("{}: {}", code, meaning_of(code)); }
 
 double back_off_seconds(int idle_starts) {
   double seconds = idle_starts > 0 ? 1 : 0;

@@ -38,9 +38,6 @@ NextMove what_follows(const SupervisionRules& rules, const SupervisionHistory& h
 // Before a restart, after so many starts in a row without a newly committed step: 0 s after none, then 1, 2, 4, ... 60 s.
 double back_off_seconds(int idle_starts);
 
-// Whether another start may end otherwise: 74, 75, 76, a death by signal (of the command, or as a launcher reports that of a rank),
-// and what launchers end with when they were disturbed themselves (1, 9, 205).
-bool may_be_restarted(int code);
 // "137: killed by SIGKILL".
 std::string describe_exit(int code);
 

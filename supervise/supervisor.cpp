@@ -66,6 +66,49 @@ std::optional<NamedConfig> config_in(const std::vector<std::string>& command) {
   return found.file.empty() ? std::nullopt : std::optional(found);
 }
 
+// Where a command's run leaves what a supervisor looks at.
+struct SupervisedRun {
+  std::string checkpoints;
+  std::string run_dir;                      // "": unknown, so that failure.json is looked for beside the checkpoints
+  std::vector<ElasticLayout> layouts = {};  // with --nodes-from: the configuration's own first, then those of elastic
+  bool saves_on_the_way = true;             // not where checkpoint.every is "end"
+};
+
+SupervisedRun supervised_run(const SuperviseOptions& options) {
+  const std::optional<NamedConfig> named = config_in(options.command);
+  if (!named && !options.nodes.hostfile.empty())
+    throw ConfigError(
+        "trident supervise: --nodes-from: the command names no \"train --config FILE\", whose layouts must be known; name it");
+  if (!named) {
+    if (!options.checkpoints.empty()) return {options.checkpoints, ""};
+    throw ConfigError(
+        "trident supervise: the command names no \"train --config FILE\", or an --import beside it; say with --checkpoints DIR "
+        "where its checkpoints are committed");
+  }
+  OptionValues values;
+  const std::vector<std::string> settings = with_stored_model(named->file, named->settings);
+  const TrainConfig config = load_train_config(named->file, settings, values);
+  if (!saves_checkpoints(config))
+    throw ConfigError(
+        "checkpoint.every = 0: nothing is saved, so every restart would begin again; set checkpoint.every to a number of steps");
+  if (config.checkpoint.content == CheckpointContent::kWeights)
+    throw ConfigError(
+        "checkpoint.content = \"weights\": no run goes on from weights alone, so every restart would begin again; set it to "
+        "\"all\"");
+  if (config.checkpoint.resume.kind != ResumeFrom::Kind::kNewest)
+    throw ConfigError(fmt::format(
+        "checkpoint.resume = {}: every restart would go back there and lose what came after; under trident supervise it must be "
+        "\"auto\"",
+        in_quotes(to_string(config.checkpoint.resume))));
+  std::vector<ElasticLayout> layouts = elastic_layouts(named->file, settings, config);
+  if (options.nodes.hostfile.empty())
+    layouts.clear();
+  else
+    layouts.insert(layouts.begin(), own_layout(config));
+  const std::string folder = options.checkpoints.empty() ? checkpoint_folder_of(config) : options.checkpoints;
+  return {folder, config.run.dir, std::move(layouts), config.checkpoint.every.on_the_way().ever()};
+}
+
 // Which checkpoints were ever seen. A run that went back behind some commits steps anew, and that is progress too.
 class CommittedSteps {
  public:
@@ -328,41 +371,6 @@ class Supervisor {
 };
 
 }  // namespace
-
-SupervisedRun supervised_run(const SuperviseOptions& options) {
-  const std::optional<NamedConfig> named = config_in(options.command);
-  if (!named && !options.nodes.hostfile.empty())
-    throw ConfigError(
-        "trident supervise: --nodes-from: the command names no \"train --config FILE\", whose layouts must be known; name it");
-  if (!named) {
-    if (!options.checkpoints.empty()) return {options.checkpoints, ""};
-    throw ConfigError(
-        "trident supervise: the command names no \"train --config FILE\", or an --import beside it; say with --checkpoints DIR "
-        "where its checkpoints are committed");
-  }
-  OptionValues values;
-  const std::vector<std::string> settings = with_stored_model(named->file, named->settings);
-  const TrainConfig config = load_train_config(named->file, settings, values);
-  if (!saves_checkpoints(config))
-    throw ConfigError(
-        "checkpoint.every = 0: nothing is saved, so every restart would begin again; set checkpoint.every to a number of steps");
-  if (config.checkpoint.content == CheckpointContent::kWeights)
-    throw ConfigError(
-        "checkpoint.content = \"weights\": no run goes on from weights alone, so every restart would begin again; set it to "
-        "\"all\"");
-  if (config.checkpoint.resume.kind != ResumeFrom::Kind::kNewest)
-    throw ConfigError(fmt::format(
-        "checkpoint.resume = {}: every restart would go back there and lose what came after; under trident supervise it must be "
-        "\"auto\"",
-        in_quotes(to_string(config.checkpoint.resume))));
-  std::vector<ElasticLayout> layouts = elastic_layouts(named->file, settings, config);
-  if (options.nodes.hostfile.empty())
-    layouts.clear();
-  else
-    layouts.insert(layouts.begin(), own_layout(config));
-  const std::string folder = options.checkpoints.empty() ? checkpoint_folder_of(config) : options.checkpoints;
-  return {folder, config.run.dir, std::move(layouts), config.checkpoint.every.on_the_way().ever()};
-}
 
 int supervise(const SuperviseOptions& options, LogSink& log) {
   // Each start takes the folder of checkpoints over from the one before it, which has ended, without waiting for a sign of life.

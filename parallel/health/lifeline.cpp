@@ -30,7 +30,11 @@ Lifeline::Lifeline(LifelineOptions options) {
 }
 
 Lifeline::~Lifeline() {
-  if (!thread_ || !connected_ || said_goodbye_ || wait_for_verdict(0)) return;
+  if (!thread_ || !connected_ || wait_for_verdict(0)) return;
+  if (said_goodbye_) {
+    thread_->wait_for_the_last();
+    return;
+  }
   thread_->post(LifelineThread::Fail{LifelineTrouble::kLeft, "", exit_status(ExitCode::kCommunication)});
   wait_for_verdict(kAnswerSeconds);
 }

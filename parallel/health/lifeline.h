@@ -75,7 +75,8 @@ class Lifeline {
   // Starts listening where this rank is the hub or the deputy. CommunicationError when the system refuses.
   explicit Lifeline(LifelineOptions options);
   // Ends the thread. Without goodbye() and without a verdict the others learn that this rank left. Until here the grace period
-  // runs: keep the object as long as the process may hang.
+  // runs: keep the object as long as the process may hang. After goodbye() the hub waits until the other processes have ended too,
+  // or have had parting_seconds for that.
   ~Lifeline();
   Lifeline(const Lifeline&) = delete;
   Lifeline& operator=(const Lifeline&) = delete;

@@ -158,11 +158,16 @@ std::string lifeline_line(const std::vector<LifelineRank>& ranks, double now, in
   return line + fmt::format("; exit code {} on all ranks", exit_code);
 }
 
-std::string parting_line(const std::vector<LifelineRank>& ranks, double seconds, int exit_code) {
+std::string parting_line(const std::vector<LifelineRank>& ranks, int speaker, double seconds, int exit_code) {
   std::map<std::string, std::vector<int>> by_call;
-  for (const LifelineRank& rank : ranks)
-    if (rank.open && rank.status.call[0] != '\0') by_call[std::string(field_text(rank.status.call))].push_back(rank.rank);
   std::string where;
+  for (const LifelineRank& rank : ranks) {
+    if (!rank.open) continue;
+    if (rank.status.call[0] != '\0') by_call[std::string(field_text(rank.status.call))].push_back(rank.rank);
+    else if (rank.rank != speaker && where.empty())
+      where = fmt::format("; rank {} (host {}, pid {}) has not ended, and the launcher waits for it: kill it there", rank.rank,
+                          rank.host, rank.pid);
+  }
   for (const auto& [call, there] : by_call) where += fmt::format("; {} in {}", subject(there), call);
   return fmt::format(
       "the job is done and its files are written, but its ranks have not parted for {:.0f} s{}; exit code {} on all ranks", seconds,
@@ -358,7 +363,7 @@ std::optional<LifelineRank> LifelineJudge::cause() const {
 }
 
 std::string LifelineJudge::line(double now) const {
-  if (!any_trouble()) return parting_line(everybody(), now - finished_since_.value_or(now), exit_code());
+  if (!any_trouble()) return parting_line(everybody(), options_.rank, now - finished_since_.value_or(now), exit_code());
   return lifeline_line(everybody(), now, exit_code());
 }
 

@@ -125,6 +125,13 @@ void LifelineThread::wait_for_goodbye(double seconds) {
   changed_.wait_for(lock, seconds_of(seconds), [&] { return goodbye_said_; });
 }
 
+void LifelineThread::wait_for_the_last() {
+  if (options_.rank != 0) return;
+  std::unique_lock lock(mutex_);
+  const double most = options_.parting_seconds + kPartingSecondsPerRank * options_.size + kLingerSeconds;
+  changed_.wait_for(lock, seconds_of(most), [&] { return verdict_ || is_alone_; });
+}
+
 void LifelineThread::run() {
   try {
     watch();
@@ -218,6 +225,10 @@ void LifelineThread::serve(int rank) {
   rank_of_.erase(link.channel.fd());
   answers_due_.erase(rank);
   links_.erase(found);
+  if (!links_.empty()) return;
+  const std::lock_guard lock(mutex_);
+  is_alone_ = true;
+  changed_.notify_all();
 }
 
 void LifelineThread::take(int rank, const LifelineMessage& message) {

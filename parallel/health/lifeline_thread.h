@@ -54,6 +54,8 @@ class LifelineThread {
   std::string refusal();
   std::optional<LifelineVerdict> wait_for_verdict(double seconds);
   void wait_for_goodbye(double seconds);
+  // On the hub, after its goodbye: until no other rank is connected, or the line is said that names those that still are.
+  void wait_for_the_last();
 
  private:
   struct Link {
@@ -97,7 +99,7 @@ class LifelineThread {
   SipHashKey job_{};
   std::string refusal_;
   std::optional<LifelineVerdict> verdict_;
-  bool goodbye_said_ = false;
+  bool goodbye_said_ = false, is_alone_ = false;
 
   // Only the thread uses these.
   FileDescriptor epoll_, wake_, claim_;

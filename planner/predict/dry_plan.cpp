@@ -111,7 +111,7 @@ PlannedRun plan_run(const TrainConfig& config, int ranks, CudaBackend& cuda) {
   PlannedRun planned{settle_grad_sync(std::move(plan), machine), {}};
   std::erase(planned.plan.notes, threads_line(machine.core_share));  // of this machine's cores, which are not the job's
   if (on_gpus)
-    planned.report = {dry_stages_on_gpus(planned.plan, DryWork::kStep), Certainty::kMost};
+    planned.report = {dry_stages_on_any(planned.plan, DeviceKind::kCuda, DryWork::kStep), Certainty::kMost};
   else
     planned.report = {dry_stages_here(planned.plan, machine.device, DryWork::kStep), Certainty::kExact};
   return planned;

@@ -266,8 +266,8 @@ TEST(LifelineJudge, TellsTheFinishedToPart) {
   EXPECT_EQ(judge.exit_code(), 138);
   EXPECT_EQ(
       judge.line(22),
-      "the job is done and its files are written, but its ranks have not parted for 8 s; ranks 0, 1 in MPI_Test; exit code 138 on "
-      "all ranks");
+      "the job is done and its files are written, but its ranks have not parted for 8 s; rank 2 (host there, pid 102) has "
+      "not ended, and the launcher waits for it: kill it there; ranks 0, 1 in MPI_Test; exit code 138 on all ranks");
 }
 
 TEST(LifelineJudge, TheFinishedLeavePartingToTheHub) {

@@ -349,12 +349,30 @@ TEST(Lifeline, ThoseThatRemainPartWithoutTheHub) {
       4,
       [&mark](ForkedRank& self) {
         self.lifeline.goodbye();
-        if (self.rank != 0) mark.during("MPI_Finalize", [] { pause_for(60); });
+        if (self.rank == 0) ::_exit(0);
+        mark.during("MPI_Finalize", [] { pause_for(60); });
         return 0;
       },
       marking(mark, kParting));
   expect_all_end(job.wait(), {}, 0);
   EXPECT_PRED2(contains, the_line(job, 3), "; ranks 1-3 in MPI_Finalize; exit code 0 on all ranks");
+}
+
+// Its launcher waits for it, and nobody else would say so.
+TEST(Lifeline, ARankThatIsStoppedAtItsEndIsNamed) {
+  LifelineJob job(
+      4,
+      [](ForkedRank& self) {
+        self.lifeline.goodbye();
+        if (self.rank == 2) ::raise(SIGSTOP);
+        return 0;
+      },
+      [](LifelineOptions& options) { options.parting_seconds = kParting; });
+  expect_all_end(job.wait({2}), {2}, 0);
+  EXPECT_EQ(the_line(job, 1),
+            fmt::format("the job is done and its files are written, but its ranks have not parted for 2 s; {} has not ended, and "
+                        "the launcher waits for it: kill it there; exit code 0 on all ranks",
+                        who(job, 2)));
 }
 
 TEST(Lifeline, NobodyIsHurriedBeforeTheLastGoodbye) {

@@ -9,6 +9,7 @@
 #include <sstream>
 #include <utility>
 
+#include "core/clock.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
 #include "tests/support/error_text.h"
@@ -73,48 +74,31 @@ TEST(Metrics, EvaluationLine) {
       R"("wiki":{"loss":0.0,"perplexity":1.0,"bits_per_byte":1.0},"books":{"loss":0.0,"perplexity":1.0,"bits_per_byte":null}}})");
 }
 
-TEST(Metrics, WriterFlushesEachLine) {
+TEST(Metrics, WriterFlushesEachLineAndSaysWhenItWasWritten) {
   const std::string path = ::testing::TempDir() + "metrics_" + std::to_string(::getpid()) + ".jsonl";
   const std::string line = lines_without_clocks(to_json_line(sample())).front();
   const std::string eval = to_json_line(EvalMetrics{1, {2, 3}, {}});
   const auto lines = [&path] { return lines_without_clocks(read_file(path)); };
   using Lines = std::vector<std::string>;
-  {
-    MetricsWriter writer(path);
-    writer.write(sample());
-    EXPECT_EQ(lines(), Lines{line});  // before the writer is closed
-    writer.write(EvalMetrics{1, {2, 3}, {}});
-    EXPECT_EQ(lines(), (Lines{line, eval}));
-  }
-  { MetricsWriter(path, MetricsWriter::Start::kAppend).write(sample()); }
-  EXPECT_EQ(lines(), (Lines{line, eval, line}));
-  { MetricsWriter fresh(path); }
-  EXPECT_EQ(read_file(path), "");
-  std::filesystem::remove(path);
-}
-
-TEST(Metrics, EveryLineSaysWhenItWasWritten) {
-  const std::string path = ::testing::TempDir() + "clock_" + std::to_string(::getpid()) + ".jsonl";
   constexpr double kRounding = 1e-3;
-  const double began = unix_seconds();
-  const RunClock clock;
+  const double began = unix_seconds(), start = monotonic_seconds();
   {
-    MetricsWriter writer(path, MetricsWriter::Start::kNewFile, clock);
-    writer.write(sample());
-    writer.write(EvalMetrics{1, {2, 3}, {}});
+    MetricsWriter writer(path, start);
+    writer.write_line(line);
+    EXPECT_EQ(lines(), Lines{line});  // before the writer is closed
   }
-  const double elapsed = clock.elapsed(), ended = unix_seconds();
+  { MetricsWriter(path, start).write_line(eval); }
+  EXPECT_EQ(lines(), (Lines{line, eval}));
+  const double elapsed = monotonic_seconds() - start, ended = unix_seconds();
   const std::string text = read_file(path);
   std::istringstream in(text);
   double time = began - kRounding, since_start = 0;
-  int lines = 0;
-  for (std::string line; std::getline(in, line); ++lines) {
-    const JsonValue value = parse_json(line, path);
+  for (std::string written; std::getline(in, written);) {
+    const JsonValue value = parse_json(written, path);
     EXPECT_GE(value.find("time")->as_number(), std::exchange(time, value.find("time")->as_number()));
     EXPECT_GE(value.find("elapsed_s")->as_number(), std::exchange(since_start, value.find("elapsed_s")->as_number()));
-    EXPECT_EQ(line.substr(line.find(",\"time\":") + 8).find('.'), 10u) << "seconds, with milliseconds behind: " << line;
+    EXPECT_EQ(written.substr(written.find(",\"time\":") + 8).find('.'), 10u) << "seconds, with milliseconds behind: " << written;
   }
-  EXPECT_EQ(lines, 2);
   EXPECT_LE(time, ended + kRounding);
   EXPECT_LE(since_start, elapsed + kRounding);
   std::filesystem::remove(path);
@@ -155,16 +139,16 @@ TEST(Prometheus, EachValueHasItsHelpAndType) {
 
 TEST(Metrics, TwoRunsInOneDirectoryAreRefused) {
   const std::string path = ::testing::TempDir() + "metrics_shared_" + std::to_string(::getpid()) + ".jsonl";
-  MetricsWriter first(path);
-  first.write(sample());
-  expect_parts(error_of<StorageError>([&] { const MetricsWriter second(path); }), {"another run is writing it"});
+  MetricsWriter first(path, 0);
+  first.write_line(to_json_line(sample()));
+  expect_parts(error_of<StorageError>([&] { const MetricsWriter second(path, 0); }), {"another run is writing it"});
   EXPECT_FALSE(read_file(path).empty()) << "the second one emptied it";
   std::filesystem::remove(path);
 }
 
 TEST(Metrics, WriterNamesTheFileItCannotWrite) {
-  EXPECT_THROW(MetricsWriter("/nonexistent/metrics.jsonl"), StorageError);
-  expect_parts(error_of<StorageError>([] { const MetricsWriter full("/dev/full"); }), {"/dev/full: is not a regular file"});
+  EXPECT_THROW(MetricsWriter("/nonexistent/metrics.jsonl", 0), StorageError);
+  expect_parts(error_of<StorageError>([] { const MetricsWriter full("/dev/full", 0); }), {"/dev/full: is not a regular file"});
 }
 
 TEST(Console, PlainLines) {

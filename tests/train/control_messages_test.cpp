@@ -73,8 +73,8 @@ class TrainingRank {
   }
   void log() { totals_for_log(trainer_.context().world(), trainer_.context().host_stream(), {.times = one_step()}); }
   // The closing lines need these of all ranks.
-  void close(const RunPlan& plan) {
-    collect_cpu_seconds(trainer_, plan);
+  void close() {
+    collect_cpu_seconds(trainer_);
     Communicator& world = trainer_.context().world();
     Stream& stream = trainer_.context().host_stream();
     std::int64_t bytes_between_nodes = 0;
@@ -113,7 +113,7 @@ Messages most_messages(int nodes) {
     const std::int64_t stepped = self.messages();
     self.log();
     const std::int64_t logged = self.messages();
-    self.close(plan);
+    self.close();
     const std::int64_t closed = self.messages();
     self.trainer().drain();
     const std::lock_guard lock(mutex);

@@ -227,15 +227,14 @@ TEST(RefuseIfWritten, AnEarlierStartOfTheSameRunLosesItsFiles) {
   stopped.append("{\"step\":1}\n");
   create_folder(checkpoints);
   write_file(checkpoints + "/" + lease_name(3), to_text({.holder = this_process("of this run"), .generation = 3}));
-  const OwnRun own{.checkpoints = checkpoints, .lost_seconds = 0.05};
   for (const std::string token : {"", "of another run"}) {
     const GivenToken given(token);
-    expect_error<ConfigError>([&] { refuse_if_written(folder.path(), {.checkpoints = checkpoints, .lost_seconds = 0}); },
+    expect_error<ConfigError>([&] { refuse_if_written(folder.path(), checkpoints, 0); },
                               {"another run is writing metrics.jsonl"});
   }
   const GivenToken given("of this run");
-  expect_error<ConfigError>([&] { refuse_if_written(folder.path(), {.lost_seconds = 0}); }, {"another run is writing"});
-  EXPECT_NO_THROW(refuse_if_written(folder.path(), own));
+  expect_error<ConfigError>([&] { refuse_if_written(folder.path(), "", 0); }, {"another run is writing"});
+  EXPECT_NO_THROW(refuse_if_written(folder.path(), checkpoints, 0.05));
   EXPECT_EQ(read_file(metrics), "{\"step\":1}\n");
   AppendFile goes_on(metrics, AppendFile::Start::kAppend), evaluates(eval, AppendFile::Start::kAppend);
   stopped.append("{\"step\":2}\n");  // when it wakes

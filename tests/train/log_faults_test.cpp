@@ -259,6 +259,7 @@ TEST_F(LogFaults, TheLastLinesNameWhatIsThere) {
   EXPECT_TRUE(contains(again, "(run.log, metrics.jsonl)")) << again;
   EXPECT_TRUE(contains(again, "result: step 8/8, 128 tokens, the last 32 in ")) << again;
   EXPECT_TRUE(contains(again, "no report.html: ")) << again;
+  EXPECT_FALSE(contains(again, "no trace: ")) << "an earlier start has it: " << again;
   EXPECT_EQ(occurrences(again, "; validation loss "), 1u)
       << "of the last step, though this start made none before its first: " << again;
   std::filesystem::remove(folder_ / "run/report.html");

@@ -360,12 +360,12 @@ TEST(ChooseDevice, WhatTheConfigurationSaysOfGpusReachesTheDevice) {
 }
 
 TEST(NamedPeak, GpusAndTheirPartsHaveOne) {
-  EXPECT_EQ(named_peak_flops("NVIDIA H100 80GB HBM3", DType::kBF16), 989e12);
-  EXPECT_EQ(named_peak_flops("NVIDIA H100 PCIe", DType::kBF16), 756e12);
-  EXPECT_EQ(named_peak_flops("NVIDIA A100-SXM4-80GB", DType::kBF16), 312e12);
-  EXPECT_EQ(named_peak_flops("NVIDIA H100 80GB HBM3", DType::kF32), std::nullopt);
-  EXPECT_EQ(named_peak_flops("NVIDIA H100 80GB HBM3 MIG 1g.10gb", DType::kBF16), std::nullopt);
-  EXPECT_EQ(named_peak_flops("Some GPU", DType::kBF16), std::nullopt);
+  EXPECT_EQ(named_peak_flops({"NVIDIA H100 80GB HBM3"}, DType::kBF16), 989e12);
+  EXPECT_EQ(named_peak_flops({"NVIDIA H100 PCIe"}, DType::kBF16), 756e12);
+  EXPECT_EQ(named_peak_flops({"NVIDIA A100-SXM4-80GB"}, DType::kBF16), 312e12);
+  EXPECT_EQ(named_peak_flops({"NVIDIA H100 80GB HBM3"}, DType::kF32), std::nullopt);
+  EXPECT_EQ(named_peak_flops({"NVIDIA H100 80GB HBM3 MIG 1g.10gb"}, DType::kBF16), std::nullopt);
+  EXPECT_EQ(named_peak_flops({"Some GPU"}, DType::kBF16), std::nullopt);
   EXPECT_EQ(named_peak_flops(Ids{"NVIDIA H200", "NVIDIA H200"}, DType::kBF16), 2 * 989e12);
   EXPECT_EQ(named_peak_flops(Ids{"NVIDIA H200", "Some GPU"}, DType::kBF16), std::nullopt);
 }

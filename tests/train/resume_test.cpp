@@ -366,6 +366,11 @@ TEST_F(StoredRuns, AStartSaysTheLayoutBeforeItAndThatTheLastOneWasKilled) {
   EXPECT_TRUE(contains(killed, saved + "; the last start has no end on record: it was killed or cut off\n")) << killed;
   EXPECT_FALSE(contains(whole, "killed") || contains(whole, "was saved with")) << whole;
   EXPECT_TRUE(contains(back, "its checkpoint was saved with 2DP x 1PP x 1TP, zero1\n")) << back;
+  std::string layouts;
+  run = read_json_file(path);
+  for (const JsonValue& start : run.find("starts")->items())
+    layouts += to_json_text(*start.find("layout")->find("dp"));
+  EXPECT_EQ(layouts, "1221");
 }
 
 // The changes are those to the checkpoint that is gone on from, not to the damaged one before it.

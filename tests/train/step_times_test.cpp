@@ -14,7 +14,6 @@
 #include "parallel/shared_memory/thread_world.h"
 #include "train/log/run_log.h"
 #include "train/run/between_steps.h"
-#include "train/run/gather_bytes.h"
 #include "train/run/run_report.h"
 #include "train/run/step_tracer.h"
 

@@ -334,7 +334,7 @@ void open_data(RunInputs& inputs, bool looks, const ReadAt& read_at) {
   refuse_other_masks(inputs);
   if (looks && config.data.is_packed()) look_at_samples(inputs);
   set_documents(inputs);
-  train_loader(inputs);  // refuses files without one sample
+  train_loader(inputs, inputs.resume);  // refuses files without one sample
   if (config.eval.every.ever()) {
     if (inputs.sources.valid.empty()) {
       throw ConfigError(
@@ -346,12 +346,8 @@ void open_data(RunInputs& inputs, bool looks, const ReadAt& read_at) {
   describe_data(inputs, looks);
 }
 
-RunInputs prepare_run(const TrainConfig& config, const LaunchSite& place, const MachineFacts& machine, RunOrigin origin,
+RunInputs prepare_run(const TrainConfig& config, const LaunchSite& place, const MachineFacts& machine, RunInputs inputs,
                       const FindSamples& find_samples) {
-  RunInputs inputs;
-  inputs.resume = std::move(origin.resume);
-  inputs.initial = std::move(origin.initial);
-  inputs.reference = std::move(origin.reference);
   if (place.world_size == 0) check_thread_ranks(config);
   const bool is_over = inputs.resume && inputs.resume->manifest.state.updates >= config.run.steps;
   if (!is_over) inputs.warnings = warnings_of(config);
@@ -407,7 +403,7 @@ void adopt_if_sound(TrainConfig& config, Resume& resume, const LaunchSite& place
 }
 
 void check_run_dir(const TrainConfig& config, const std::optional<Resume>& resume) {
-  refuse_if_written(config.run.dir, {.checkpoints = checkpoint_folder_of(config)});
+  refuse_if_written(config.run.dir, checkpoint_folder_of(config));
   if (!goes_on_in_run_dir(config, resume)) check_earlier_run(config);
   if (!config.log.prometheus || resume) return;  // a run that goes on does so without what its logs cannot take
   try {

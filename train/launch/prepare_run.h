@@ -14,11 +14,6 @@
 
 namespace trident {
 
-// The checkpoints that a run begins with.
-struct RunOrigin {
-  std::optional<Resume> resume = {}, initial = {}, reference = {};  // as in RunInputs
-};
-
 // The ranks that this process prepares for: all of them as threads, or itself as one of a job.
 struct LaunchSite {
   int world_size = 0;    // 0: no launcher, the degrees say how many ranks there are
@@ -31,8 +26,9 @@ struct LaunchSite {
 };
 
 // Everything that can be known without a rank; refuses what cannot be trained on. ConfigError, DataError, StorageError.
-// `origin`: what adopt() has agreed to; initial weights of another model are refused here.
-RunInputs prepare_run(const TrainConfig& config, const LaunchSite& place, const MachineFacts& machine, RunOrigin origin = {},
+// `inputs` has the checkpoints that the run begins with, which adopt() has agreed to; initial weights of another model are refused
+// here. Returns it with the rest.
+RunInputs prepare_run(const TrainConfig& config, const LaunchSite& place, const MachineFacts& machine, RunInputs inputs = {},
                       const FindSamples& find_samples = {});
 
 // The core of this process's first rank, where each compute thread of the node's `local_ranks` can have one of its own.

@@ -38,8 +38,8 @@ MachineFacts machine_facts(const DeviceChoice& choice, int local_ranks, std::opt
   return facts;
 }
 
-std::optional<double> named_peak_flops(const std::string& gpu, DType compute) {
-  if ((compute != DType::kBF16 && compute != DType::kF16) || gpu.find(" MIG ") != std::string::npos) return std::nullopt;
+std::optional<double> named_peak_flops(const std::vector<std::string>& gpus, DType compute) {
+  if (compute != DType::kBF16 && compute != DType::kF16) return std::nullopt;
   // NVIDIA's data sheets, dense. The first name that the GPU's contains counts, so the longer ones come first.
   static constexpr std::array<std::pair<std::string_view, double>, 7> kPeaks = {{{"H100 PCIe", 756e12},
                                                                                   {"H100 NVL", 835e12},
@@ -48,18 +48,11 @@ std::optional<double> named_peak_flops(const std::string& gpu, DType compute) {
                                                                                   {"H200 NVL", 835e12},
                                                                                   {"H200", 989e12},
                                                                                   {"A100", 312e12}}};
-  for (const auto& [name, flops] : kPeaks) {
-    if (gpu.find(name) != std::string::npos) return flops;
-  }
-  return std::nullopt;
-}
-
-std::optional<double> named_peak_flops(const std::vector<std::string>& gpus, DType compute) {
   double sum = 0;
   for (const std::string& gpu : gpus) {
-    const std::optional<double> peak = named_peak_flops(gpu, compute);
-    if (!peak) return std::nullopt;
-    sum += *peak;
+    const auto named = std::ranges::find_if(kPeaks, [&](const auto& peak) { return gpu.find(peak.first) != std::string::npos; });
+    if (named == kPeaks.end() || gpu.find(" MIG ") != std::string::npos) return std::nullopt;
+    sum += named->second;
   }
   return sum;
 }

@@ -29,10 +29,8 @@ DeviceChoice choose_device(AskedDevice asked, CudaBackend& cuda, GpuSearch found
 // GPUs has. `bf16_over_fp32`: of this machine's processors; not set: this process measures it.
 MachineFacts machine_facts(const DeviceChoice& choice, int local_ranks, std::optional<double> bf16_over_fp32 = {});
 
-// Dense FLOP/s that the maker names for a GPU; none for GPUs not in the table, parts of divided GPUs, and dtypes other than bf16
-// and f16.
-std::optional<double> named_peak_flops(const std::string& gpu, DType compute);
-// The sum of all; none unless every one is known.
+// The sum of the dense FLOP/s that the maker names for GPUs; none where one of them is not in the table or a part of a divided GPU,
+// and for dtypes other than bf16 and f16.
 std::optional<double> named_peak_flops(const std::vector<std::string>& gpus, DType compute);
 
 // Makes a rank's device on the thread that will use it.

@@ -70,7 +70,7 @@ class Training {
     });
     job_.begin("opens the data and compares it with the others'");
     job_.together([&] { config = with_steps_of_epochs(with_added_tokens(std::move(config))); });
-    RunOrigin origin = agree_on_origin(config, machine);
+    RunInputs origin = agree_on_origin(config, machine);
     job_.together([&] { inputs_ = prepare_run(config, job_.site(), machine, std::move(origin), hooks_.find_samples); });
     inputs_.checkpoint_fault = checkpoint_fault;
     compare_data(processes, processes.broadcast(host_name(), 0), inputs_.data_facts);
@@ -88,8 +88,8 @@ class Training {
   }
 
   // Rank 0 says which checkpoint the run goes on from, or takes its weights from, and which run it is; all read the manifest.
-  RunOrigin agree_on_origin(TrainConfig& config, const MachineFacts& machine) {
-    RunOrigin origin;
+  RunInputs agree_on_origin(TrainConfig& config, const MachineFacts& machine) {
+    RunInputs origin;
     const auto agree = [&](std::optional<Resume>& found, const std::function<std::optional<Resume>()>& find,
                            const std::function<Resume(const std::string& folder)>& open, const std::function<void()>& use) {
       job_.together([&] {

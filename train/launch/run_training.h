@@ -6,7 +6,7 @@
 #include "parallel/cuda/cuda_backend.h"
 #include "train/config/train_config.h"
 #include "train/launch/train_hooks.h"
-#include "train/log/train_output.h"
+#include "train/log/console.h"
 
 namespace trident {
 

@@ -12,8 +12,8 @@
 #include <string_view>
 #include <utility>
 
+#include "core/clock.h"
 #include "core/printable.h"
-#include "train/log/run_clock.h"
 
 namespace trident {
 
@@ -96,6 +96,8 @@ std::string clock_text(double seconds) {
 
 namespace {
 
+std::string at_time(const std::string& line) { return fmt::format("[{}] {}", local_time_text("%H:%M:%S"), line); }
+
 // "[=====>     ]"
 std::string bar_of(double done, std::size_t width) {
   const auto filled = static_cast<std::size_t>(done * static_cast<double>(width));
@@ -141,7 +143,7 @@ void Console::step(const StepMetrics& metrics) {
   last_ = metrics;
   doing_.clear();
   const auto text = mode_ == ConsoleMode::kTerminal ? step_line : plain_step_line;
-  std::string shown = fmt::format("[{}] {}", RunClock::time_of_day(), text(metrics, total_steps_));
+  std::string shown = at_time(text(metrics, total_steps_));
   // In a narrow terminal the last numbers are left out, which the bar and the logs have: a table reads better than folded rows.
   const std::size_t columns = mode_ == ConsoleMode::kTerminal ? terminal_columns(descriptor_) : shown.size();
   for (std::size_t end = shown.rfind("  "); shown.size() > columns && end != shown.npos; end = shown.rfind("  ")) shown.resize(end);
@@ -151,7 +153,7 @@ void Console::step(const StepMetrics& metrics) {
 void Console::eval(const EvalMetrics& metrics) {
   doing_.clear();
   std::vector<std::string> lines = eval_lines(metrics, total_steps_);
-  lines.front() = fmt::format("[{}] {}", RunClock::time_of_day(), lines.front());
+  lines.front() = at_time(lines.front());
   for (const std::string& text : lines) line(text);
 }
 

@@ -41,6 +41,14 @@ std::string clock_text(double seconds);
 // Writes `text` and flushes it, also to a stream that took nothing before. A failure stays marked, for whoever asks at the end.
 void write_console(std::ostream& stream, const std::string& text);
 
+// Where what a run says to people goes.
+struct TrainOutput {
+  std::ostream& console;  // step lines and the closing report
+  ConsoleMode mode = ConsoleMode::kPlain;
+  LogSink& log;           // warnings and errors of ranks
+  int descriptor = -1;    // of the terminal that the console is, for its width
+};
+
 // Writes to a stream that outlives it; used by one thread. On a terminal lines are folded and the bar is the last one, redrawn in
 // place: "[==>   ] step 71/1500  loss 2.31  5.9k tok/s  ETA 13:20".
 class Console {

@@ -1,7 +1,10 @@
 #include "train/log/metrics.h"
 
+#include <fmt/core.h>
+
 #include <cmath>
 
+#include "core/clock.h"
 #include "core/json_by_name.h"
 #include "core/json_reader.h"
 
@@ -60,6 +63,11 @@ std::string to_json_line(const EvalMetrics& m) {
   }
   if (!m.sets.empty()) line.set("sets", std::move(sets));
   return to_json_text(line);
+}
+
+void MetricsWriter::write_line(std::string object) {
+  object.pop_back();
+  file_.append(fmt::format("{},\"time\":{:.3f},\"elapsed_s\":{:.3f}}}\n", object, unix_seconds(), monotonic_seconds() - start_));
 }
 
 }  // namespace trident

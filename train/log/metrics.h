@@ -11,7 +11,6 @@
 
 #include "core/file_io.h"
 #include "core/parallel_axis.h"
-#include "train/log/run_clock.h"
 
 namespace trident {
 
@@ -73,21 +72,17 @@ std::string to_json_line(const StepMetrics& metrics);
 // valid_rewards_chosen and so on; of several sets also sets: {NAME: {loss, perplexity, ...}}. Pairs have no perplexity.
 std::string to_json_line(const EvalMetrics& metrics);
 
-// Appends whole lines, each with its time, to an AppendFile, whose errors and guarantees it has.
+// Goes on with an AppendFile, whose errors and guarantees it has, in whole lines that end with "time" (unix seconds, UTC) and
+// "elapsed_s" (since `start`, of monotonic_seconds()).
 class MetricsWriter {
  public:
-  using Start = AppendFile::Start;
+  MetricsWriter(const std::string& path, double start) : file_(path, AppendFile::Start::kAppend), start_(start) {}
 
-  explicit MetricsWriter(const std::string& path, Start start = Start::kNewFile, const RunClock& clock = {})
-      : file_(path, start), clock_(clock) {}
-
-  void write(const StepMetrics& metrics) { write_line(to_json_line(metrics)); }
-  void write(const EvalMetrics& metrics) { write_line(to_json_line(metrics)); }
-  void write_line(std::string line) { file_.append(clock_.stamped(std::move(line))); }  // any other object's, without its end
+  void write_line(std::string object);  // a line of JSON without its end
 
  private:
   AppendFile file_;
-  RunClock clock_;
+  double start_;
 };
 
 }  // namespace trident

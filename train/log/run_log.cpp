@@ -108,13 +108,6 @@ std::vector<std::int64_t> cut_behind(const std::string& path, std::int64_t step,
   return steps;
 }
 
-MetricsWriter going_on(const RunPlan& plan, std::string_view log, std::int64_t step, const LogErrors& errors, const RunClock& clock,
-                       std::vector<std::int64_t>* steps = nullptr) {
-  std::vector<std::int64_t> earlier = cut_behind(path_in(plan, log), step, errors);
-  if (steps != nullptr) *steps = std::move(earlier);
-  return MetricsWriter(path_in(plan, log), MetricsWriter::Start::kAppend, clock);
-}
-
 }  // namespace
 
 std::vector<LineGap> line_gaps(const std::vector<std::int64_t>& steps, std::int64_t step, std::int64_t every) {
@@ -131,18 +124,20 @@ std::vector<LineGap> line_gaps(const std::vector<std::int64_t>& steps, std::int6
   return gaps;
 }
 
-RunLog::RunLog(const RunPlan& plan, LogErrors& errors, std::int64_t step, const RunClock& clock)
+RunLog::RunLog(const RunPlan& plan, LogErrors& errors, std::int64_t step, double start)
     : errors_(errors),
-      metrics_(going_on(plan, kMetricsLog, step, errors, clock, &earlier_steps_)),
-      timing_(going_on(plan, kTimingLog, step, errors, clock)),
+      earlier_steps_(cut_behind(path_in(plan, kMetricsLog), step, errors)),
+      metrics_(path_in(plan, kMetricsLog), start),
       said_(path_in(plan, kRunLog), AppendFile::Start::kAppend),
       prometheus_(plan.config.log.prometheus) {
+  cut_behind(path_in(plan, kTimingLog), step, errors);
+  timing_.emplace(path_in(plan, kTimingLog), start);
   const std::vector<std::int64_t> evaluated = cut_behind(path_in(plan, kEvalLog), step, errors);
   last_evaluation_ = evaluated.empty() ? -1 : evaluated.back();
-  if (plan.config.eval.every.ever()) eval_.emplace(path_in(plan, kEvalLog), MetricsWriter::Start::kAppend, clock);
+  if (plan.config.eval.every.ever()) eval_.emplace(path_in(plan, kEvalLog), start);
   // A file of evaluations that was rotated says nothing of earlier samples; those of this step are made again.
   cut_behind(path_in(plan, kSamplesLog), evaluated.empty() ? step - 1 : last_evaluation_, errors);
-  if (plan.config.eval.has_samples()) samples_.emplace(path_in(plan, kSamplesLog), MetricsWriter::Start::kAppend, clock);
+  if (plan.config.eval.has_samples()) samples_.emplace(path_in(plan, kSamplesLog), start);
   gauges_.run = plan.config.run.dir;
   gauges_.steps = plan.config.run.steps;
   if (step > 0) gauges_.checkpoint = step;
@@ -180,8 +175,8 @@ void RunLog::to_tensorboard(FunctionRef<void(TensorBoardWriter&)> write) {
 
 void RunLog::step(const StepMetrics& metrics, std::int64_t steps, const StepTimes& times, const Extremes& busy,
                   std::optional<double> save_seconds) {
-  errors_.keep(kMetricsLog, [&] { metrics_.write(metrics); });
-  errors_.keep(kTimingLog, [&] { timing_.write_line(timing_line(metrics.step, steps, times, busy, save_seconds)); });
+  errors_.keep(kMetricsLog, [&] { metrics_.write_line(to_json_line(metrics)); });
+  errors_.keep(kTimingLog, [&] { timing_->write_line(timing_line(metrics.step, steps, times, busy, save_seconds)); });
   std::vector<std::pair<std::string, double>> named{{"train/skipped_steps", static_cast<double>(metrics.skipped)},
                                                     {"time_ms/busiest_rank", 1e3 * busy.max}};
   for (int axis = 0; axis < kNumAxes; ++axis)
@@ -205,7 +200,7 @@ void RunLog::samples(std::int64_t step, std::span<const TextSample> samples) {
 }
 
 void RunLog::eval(const EvalMetrics& metrics) {
-  errors_.keep(kEvalLog, [&] { eval_.value().write(metrics); });
+  errors_.keep(kEvalLog, [&] { eval_.value().write_line(to_json_line(metrics)); });
   std::vector<std::pair<std::string, double>> named;
   const auto add = [&](const std::string& suffix, const ValidLoss& valid) {
     named.emplace_back("val/loss" + suffix, valid.loss);

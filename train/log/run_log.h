@@ -8,11 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "train/log/extremes.h"
 #include "train/log/log_errors.h"
 #include "train/log/metrics.h"
 #include "train/log/prometheus.h"
-#include "train/log/run_clock.h"
 #include "train/log/step_times.h"
 #include "train/log/tensorboard_writer.h"
 #include "train/log/text_sample.h"
@@ -41,7 +39,8 @@ class RunLog {
   // Makes the files in run.dir, which exists, or goes on with those of its run that are there: what they say of steps after `step`,
   // which will be made again, is cut off, and lines that cannot be read are taken out by replacing the file. StorageError. What
   // fails later is for `errors`, which outlives it.
-  RunLog(const RunPlan& plan, LogErrors& errors, std::int64_t step = 0, const RunClock& clock = {});
+  // `start`: as MetricsWriter's.
+  RunLog(const RunPlan& plan, LogErrors& errors, std::int64_t step, double start);
 
   // The steps up to `step` that metrics.jsonl had lines of when it was opened.
   const std::vector<std::int64_t>& earlier_steps() const { return earlier_steps_; }
@@ -66,9 +65,9 @@ class RunLog {
 
   LogErrors& errors_;
   std::vector<std::int64_t> earlier_steps_;
-  MetricsWriter metrics_, timing_;
+  MetricsWriter metrics_;
   AppendFile said_;
-  std::optional<MetricsWriter> eval_, samples_;
+  std::optional<MetricsWriter> timing_, eval_, samples_;
   std::optional<TensorBoardWriter> tensorboard_;  // nothing: the configuration wants none
   std::optional<std::string> prometheus_;  // log.prometheus
   RunGauges gauges_;

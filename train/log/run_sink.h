@@ -9,11 +9,11 @@
 #include <string>
 #include <vector>
 
+#include "core/clock.h"
 #include "train/log/console.h"
 #include "train/log/log_errors.h"
 #include "train/log/run_log.h"
 #include "train/log/trace_writer.h"
-#include "train/log/train_output.h"
 
 namespace trident {
 
@@ -27,7 +27,7 @@ class RunSink {
   RunSink& operator=(const RunSink&) = delete;
 
   // The files of a run whose folder is there, from `step` on (RunLog). StorageError.
-  const RunLog& open_files(const RunPlan& plan, std::int64_t step) { return files_.emplace(plan, errors_, step, clock_); }
+  const RunLog& open_files(const RunPlan& plan, std::int64_t step) { return files_.emplace(plan, errors_, step, start_); }
   // From now on there is a bar, of steps behind `first_step`.
   void open_console(std::int64_t total_steps, std::int64_t first_step);
 
@@ -60,7 +60,7 @@ class RunSink {
   void write_record();
 
   const TrainOutput& output_;
-  RunClock clock_;
+  const double start_ = monotonic_seconds();
   const bool verbose_;
   LogErrors errors_;
   std::optional<RunLog> files_;

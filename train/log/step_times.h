@@ -48,6 +48,12 @@ struct StepTimes {
   double rest() const;       // of `step`: not in any part
 };
 
+// A number that every rank has, as its least, mean and largest value.
+struct Extremes {
+  double min = 0, mean = 0, max = 0;
+  int largest = 0;  // the first rank that has the maximum
+};
+
 // One step of one rank. `times`: as the executor left them for `program`.
 StepTimes step_times(const StepProgram& program, std::span<const InstructionTimes> times, double batch_seconds,
                      double step_seconds);

@@ -315,11 +315,6 @@ void check_initial_model(const TrainConfig& config, const std::vector<ManifestTe
       difference.path, difference.a, initial.folder, difference.b));
 }
 
-bool blend_weights_changed(const TrainConfig& config, const Resume& resume) {
-  const TrainConfig then = config_of(resume).config;
-  return !std::ranges::equal(config.data.train, then.data.train, {}, &WeightedPath::weight, &WeightedPath::weight);
-}
-
 JsonValue data_fingerprint(const std::vector<DataFacts>& training) {
   JsonValue::Array items;
   for (const DataFacts& facts : training) {

@@ -25,9 +25,6 @@ void adopt(TrainConfig& config, Resume& resume);
 // where the tensors that get a row for each of them train.
 void check_initial_model(const TrainConfig& config, const std::vector<ManifestTensor>& tensors, const Resume& initial);
 
-// Whether the weights by which datasets are blended are others than the checkpoint's.
-bool blend_weights_changed(const TrainConfig& config, const Resume& resume);
-
 // The first describes the training data, whatever their paths; the second refuses (ConfigError) others than the
 // checkpoint's, unless checkpoint.allow lists data.train.
 JsonValue data_fingerprint(const std::vector<DataFacts>& training);

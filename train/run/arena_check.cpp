@@ -8,7 +8,7 @@
 #include "core/at.h"
 #include "core/check.h"
 #include "core/function_ref.h"
-#include "train/run/gather_bytes.h"
+#include "train/run/between_steps.h"
 #include "train/run/zero_cost.h"
 
 namespace trident {

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <system_error>
 #include <thread>
@@ -171,6 +172,10 @@ std::int64_t bytes_on_disk(const SavePlan& plan) {
   return bytes;
 }
 
+namespace {
+
+// The bytes that keep_last + 1 saves still need (keep_last 0, which keeps all: one save). `kept`: bytes of the valid checkpoints,
+// the newest first.
 std::int64_t bytes_to_come(std::int64_t bytes_of_a_save, std::int64_t keep_last, std::span<const std::int64_t> kept) {
   if (keep_last == 0) return bytes_of_a_save;
   std::int64_t bytes = (keep_last + 1) * bytes_of_a_save;
@@ -179,8 +184,6 @@ std::int64_t bytes_to_come(std::int64_t bytes_of_a_save, std::int64_t keep_last,
     bytes -= std::min(kept[static_cast<std::size_t>(i)], bytes_of_a_save);
   return bytes;
 }
-
-namespace {
 
 struct Room {
   std::int64_t free = 0, needed = 0;  // bytes; 0 needed where the file system does not say how large it is

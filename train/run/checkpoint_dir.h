@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -49,9 +48,6 @@ std::string fault_unless(bool was_given, const std::function<void()>& check);
 
 // The disk space of a plan's files, in whole blocks.
 std::int64_t bytes_on_disk(const SavePlan& plan);
-// The bytes that keep_last + 1 saves still need (keep_last 0, which keeps all: one save). `kept`: bytes
-// of the valid checkpoints, the newest first.
-std::int64_t bytes_to_come(std::int64_t bytes_of_a_save, std::int64_t keep_last, std::span<const std::int64_t> kept);
 // kAnew: what is there will be set aside, where nothing removes it, and is none of the run's keep_last.
 enum class RunBegins : std::uint8_t { kAnew, kGoesOn };
 // The keep_last that counts for that: a run that saves at its end alone needs room for one save.

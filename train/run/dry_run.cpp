@@ -83,8 +83,9 @@ DryRun dry_run(const RunPlan& plan, int rank, Ops* oracle, DryWork work, StepRec
   }
   if (work == DryWork::kStep) trainer.step(kNoData);
   if (work == DryWork::kEvaluation) trainer.evaluate(kNoData, 1, {});
-  DryRun dry{rank, trainer.arena_plan(), trainer.logits_bytes(), trainer.context().bytes_sent(), trainer.activation_blocks(),
-             trainer.held_by_kind()};
+  const Stage& stage = trainer.model().stage();
+  DryRun dry{rank, trainer.arena_plan(), stage.logits_bytes(), trainer.context().bytes_sent(), stage.activation_blocks(),
+             stage.held_by_kind()};
   if (saves_checkpoints(plan.config)) {
     std::vector<ManifestTensor> tensors = stored_tensors(plan);
     if (plan.config.model.init_from) leave_frozen(tensors);
@@ -109,12 +110,8 @@ std::vector<DryRun> dry_stages(const RunPlan& plan, Ops* oracle, DryWork work) {
 
 std::unique_ptr<Ops> any_gpu(bool deterministic) { return std::make_unique<GpuWorkspaces>(deterministic); }
 
-std::vector<DryRun> dry_stages_on_gpus(const RunPlan& plan, DryWork work) {
-  return dry_stages(plan, any_gpu(plan.config.cuda.deterministic).get(), work);
-}
-
 std::vector<DryRun> dry_stages_on_any(const RunPlan& plan, DeviceKind device, DryWork work) {
-  if (device == DeviceKind::kCuda) return dry_stages_on_gpus(plan, work);
+  if (device == DeviceKind::kCuda) return dry_stages(plan, any_gpu(plan.config.cuda.deterministic).get(), work);
   ProcessorWorkspaces any(plan.config.cuda.deterministic, plan.threads_per_rank);
   return dry_stages(plan, &any, work);
 }

@@ -52,11 +52,8 @@ std::unique_ptr<Ops> any_gpu(bool deterministic);
 // This machine's processor as the plan's ranks have it, as an oracle on the calling thread.
 std::shared_ptr<Ops> processor_here(const RunPlan& plan);
 
-// The same as dry_stages() of such GPUs.
-std::vector<DryRun> dry_stages_on_gpus(const RunPlan& plan, DryWork work);
-
-// The same with workspaces that are enough for any device of this kind: of GPUs those, of processors what the
-// widest vectors take, with as many threads as the plan has.
+// The same as dry_stages() with workspaces that are enough for any device of this kind: of GPUs those of any_gpu(), of processors
+// what the widest vectors take, with as many threads as the plan has.
 std::vector<DryRun> dry_stages_on_any(const RunPlan& plan, DeviceKind device, DryWork work);
 
 // The same with the workspaces of this machine's processor as the oracle; for GPUs, which are not asked, without any: what does

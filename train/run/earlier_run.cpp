@@ -161,19 +161,19 @@ void check_earlier_run(const TrainConfig& config) {
   refuse_another_run(config, names);
 }
 
-void refuse_if_written(const std::string& folder, const OwnRun& own) {
+void refuse_if_written(const std::string& folder, const std::string& checkpoints, double lost_seconds) {
   const std::string metrics = fmt::format("{}/{}", folder, kMetrics);
   if (!file_exists(metrics)) return;
   // A process that was killed has its files until it is gone, and whoever killed it may start the next one before. Under a
   // supervisor it may be on another node, where its lifeline ends it.
   const std::optional<std::string> token = lease_token_given();
-  const double patience = token ? own.lost_seconds : kDyingSeconds;
+  const double patience = token ? lost_seconds : kDyingSeconds;
   for (const double start = monotonic_seconds(); AppendFile::is_held(metrics);) {
     if (monotonic_seconds() - start < patience) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       continue;
     }
-    const std::optional<LeaseRecord> lease = own.checkpoints.empty() ? std::nullopt : newest_lease(own.checkpoints);
+    const std::optional<LeaseRecord> lease = checkpoints.empty() ? std::nullopt : newest_lease(checkpoints);
     if (!token || !lease || lease->holder.token != *token)
       throw ConfigError(
           fmt::format("run.dir = {}: another run is writing {}; give each run a folder of its own", folder, kMetrics));

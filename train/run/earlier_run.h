@@ -17,19 +17,15 @@ std::vector<std::string> run_files_in(const std::string& folder);
 // is none (a pipe, a link), or a folder that cannot be read: StorageError, whatever run.overwrite says. Changes nothing.
 void check_earlier_run(const TrainConfig& config);
 
-// Tells that the run which has the folder is this one: an earlier start of it, stopped or cut off, that can commit nothing more.
-struct OwnRun {
-  std::string checkpoints = "";  // checkpoint.dir, in whose newest lease a supervised start finds its own token; "": nothing
-  double lost_seconds = 20;      // a rank 0 of another node is given so long to end
-};
-
 // Removes what starts left there that were killed while they wrote one of those files. For the run that has the folder.
 void remove_run_leftovers(const std::string& folder);
 
 // ConfigError while another run is writing the files of the folder: after two seconds, which a killed one may take to be gone.
-// Under a supervisor after own.lost_seconds, and if the run that has them is this one it loses them instead: its files go on under
-// their names, and what it still writes nobody sees. StorageError where this one could not write there.
-void refuse_if_written(const std::string& folder, const OwnRun& own = {});
+// Under a supervisor after `lost_seconds`, in which a rank 0 of another node ends. If the run that has them is then an earlier
+// start of this one, whose token stands in the newest lease of `checkpoints` ("": it is not asked), it can commit nothing more and
+// loses them: its files go on under their names, and what it still writes nobody sees. StorageError where this one could not write
+// there.
+void refuse_if_written(const std::string& folder, const std::string& checkpoints = "", double lost_seconds = 20);
 
 // Looks again, as check_earlier_run does, at what may have come since, and moves those files into a new folder earlier-1,
 // earlier-2, ... of run.dir; returns its path, "" where there are none. All of them, or none: StorageError, also while another run

@@ -19,7 +19,7 @@
 #include "core/function_ref.h"
 #include "core/json_reader.h"
 #include "train/run/adopt.h"
-#include "train/run/gather_bytes.h"
+#include "train/run/between_steps.h"
 #include "train/run/resume.h"
 #include "train/run/run_manifest.h"
 #include "train/run/weights_source.h"
@@ -76,7 +76,6 @@ ContentHashes sum_of(const ContentHashes& mine, const RunPlan& plan, ParallelCon
     halves.push_back(static_cast<std::int64_t>(hash & 0xffffffffu)), halves.push_back(static_cast<std::int64_t>(hash >> 32));
   }
   context.world().all_reduce(context.host_stream(), TensorView(halves.data(), DType::kI64, {std::ssize(halves)}), ReduceOp::kSum);
-  context.host_stream().synchronize();
   ContentHashes sums;
   for (std::size_t t = 0; t < tensors.size(); ++t)
     sums[tensors[t].name] = static_cast<std::uint64_t>(halves[2 * t]) + (static_cast<std::uint64_t>(halves[2 * t + 1]) << 32);
@@ -140,11 +139,16 @@ void throw_if_error(const std::string& text) {
   if (text.starts_with(kErrorMark)) throw error_in(text);
 }
 
+// Collective. All ranks throw what the first of them found.
+void throw_if_any(const std::optional<Error>& fault, ParallelContext& context) {
+  const int first = first_rank(context.world(), context.host_stream(), fault.has_value());
+  if (first >= 0) throw_if_error(broadcast_text(context.world(), context.host_stream(), fault ? to_text(*fault) : "", first));
+}
+
 // Collective. Nothing takes the place of a checkpoint that one rank may not read, whatever the others found.
 void throw_if_refused(const std::optional<Error>& fault, ParallelContext& context) {
   const bool refused = fault && (fault->system_error() == EACCES || fault->system_error() == EPERM);
-  const int first = first_rank(context.world(), context.host_stream(), refused);
-  if (first >= 0) throw_if_error(broadcast_text(context.world(), context.host_stream(), refused ? to_text(*fault) : "", first));
+  throw_if_any(refused ? fault : std::nullopt, context);
 }
 
 // The configuration that a run goes on with from `resume`, as it would have been asked for at the start.
@@ -181,12 +185,6 @@ LoadedCheckpoint next_older(std::int64_t step, const RunInputs& inputs, Parallel
   else if (!resume.manifest.base.empty()) set_base(resume, Resume{*inputs.resume->base});
   TrainConfig config = adopted(inputs, resume);
   return {std::move(resume), std::move(config)};
-}
-
-// Collective. All ranks throw what the first of them found.
-void throw_if_any(const std::optional<Error>& fault, ParallelContext& context) {
-  const int first = first_rank(context.world(), context.host_stream(), fault.has_value());
-  if (first >= 0) throw_if_error(broadcast_text(context.world(), context.host_stream(), fault ? to_text(*fault) : "", first));
 }
 
 // Refuses another base of `from`, which `key` asked for, unless checkpoint.allow consents to it: by this key alone, because

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "train/run/gather_bytes.h"
+#include "train/run/between_steps.h"
 
 namespace trident {
 

@@ -1,5 +1,7 @@
 #include "train/run/rank_loop.h"
 
+#include <malloc.h>
+
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -18,7 +20,6 @@
 #include "train/run/data_summary.h"
 #include "train/run/dry_run.h"
 #include "train/run/earlier_run.h"
-#include "train/run/gather_bytes.h"
 #include "train/run/non_finite.h"
 #include "train/run/reference.h"
 #include "train/run/run_files.h"
@@ -34,7 +35,7 @@ RankLoop::RankLoop(const RunInputs& inputs, const TrainOutput& output, JobRank h
       services_(services),
       trainer_(inputs.plan, here_.device, std::move(here_.world), here_.board, here_.on_device),
       checkpoints_(inputs, trainer_, here_.logger, sink_.errors()),
-      loader_(train_loader(inputs)) {
+      loader_(train_loader(inputs, inputs.resume)) {
   say_ = [this](const std::string& line) { sink_.line(line); };
   last_steps_.reserve(kSpreadSteps);
   if (plan_.config.eval.every.ever()) validation_sets_ = validation_sets(inputs);
@@ -129,14 +130,15 @@ void RankLoop::open() {
   if (const std::optional<Resume> resume = checkpoints_.resume(); resume && resume->folder != inputs_.resume->folder) loader_ = train_loader(inputs_, resume);
   if (rank() == 0) open_run_folder(largest);
   if (plan_.config.loss.is_dpo()) ask_reference();
+  // Weights were read by blocks through the heap, which would keep their memory for the whole run.
+  if (checkpoints_.resume() || inputs_.initial) ::malloc_trim(0);
   const std::vector<std::string> hosts = gather_texts(trainer_.context().world(), trainer_.context().host_stream(), host_name());
   if (rank() == 0 && !leaves_files_)
     write_start_file([&] { run_start_ = write_run_start(plan_.config.run.dir, plan_, updates(), hosts); });
   // Everywhere: the last step whose evaluation is in the files. Also a barrier: the peak is measured while nobody else works.
   std::array<std::int64_t, 2> of_rank_0{last_eval_at_, run_start_};
-  Stream& stream = trainer_.context().host_stream();
-  trainer_.context().world().all_reduce(stream, TensorView(of_rank_0.data(), DType::kI64, {2}), ReduceOp::kMax);
-  stream.synchronize();
+  trainer_.context().world().all_reduce(trainer_.context().host_stream(), TensorView(of_rank_0.data(), DType::kI64, {2}),
+                                        ReduceOp::kMax);
   last_eval_at_ = of_rank_0[0], run_start_ = of_rank_0[1];
   if (services_.progress != nullptr) services_.progress->updates = updates(), services_.progress->start = run_start_;
   const std::string folder = leaves_files_ ? "" : plan_.config.run.dir;
@@ -209,11 +211,8 @@ void RankLoop::open_run_folder(std::int64_t largest) {
   }
   last_eval_at_ = files.last_evaluation();
   if (!leaves_files_) {
-    RunForecast::Predicted predicted;
-    if (services_.forecast != nullptr)
-      predicted = services_.forecast->predicted();
-    else
-      predicted.bytes_sent = step_bytes_sent(plan_);
+    const RunForecast::Predicted predicted = services_.forecast != nullptr ? services_.forecast->predicted()
+                                                                           : RunForecast::Predicted{step_bytes_sent(plan_), {}};
     summary_.bytes_predicted = predicted.bytes_sent;
     write_start_file(
         [&] { write_plan_file(plan_.config.run.dir, plan_, trainer_.arena_plan(), predicted.bytes_sent, predicted.step); });
@@ -314,7 +313,7 @@ bool RankLoop::is_at(const StepInterval& every) const {
 // Collective, after a step of this start.
 void RankLoop::show_last_step() {
   if (!plan_.config.log.report || new_updates() == 0) return;
-  const std::vector<std::vector<InstructionTimes>> step = collect_last_step(trainer_, plan_);
+  const std::vector<std::vector<InstructionTimes>> step = collect_last_step(trainer_);
   if (services_.forecast != nullptr) sink_.errors().keep("", [&] { services_.forecast->show_step(updates(), step); }, 0);
 }
 
@@ -462,7 +461,7 @@ void RankLoop::close() {
   summary_.updates = new_updates();
   summary_.tokens = new_updates() * plan_.tokens_per_step();
   summary_.run_tokens = tokens();
-  summary_.replayed_bubble = replay_bubble(plan_, collect_cpu_seconds(trainer_, plan_));
+  summary_.replayed_bubble = replay_bubble(plan_, collect_cpu_seconds(trainer_));
   show_last_step();
   summary_.bytes_between_nodes = over_ranks(trainer_.context().world(), trainer_.context().host_stream(),
                                             here_.inter_node_bytes ? here_.inter_node_bytes() : 0, ReduceOp::kSum);
@@ -473,7 +472,8 @@ void RankLoop::close() {
   if (rank() != 0) return;
   if (trace) sink_.line("trace: " + *trace + " (open it with ui.perfetto.dev)");
   if (tracer_ && !trace && tracer_->has_begun()) sink_.line("no trace: its file could not be written");
-  if (tracer_ && !tracer_->has_begun()) sink_.line("no trace: the run ended before the first of log.trace_steps");
+  if (tracer_ && !tracer_->has_begun() && updates() < plan_.config.log.trace_steps.front())
+    sink_.line("no trace: the run ended before the first of log.trace_steps");
   std::vector<std::string> lines = closing_lines(plan_, summary_);
   const auto add = [&lines](const std::vector<std::string>& more) { lines.insert(lines.end(), more.begin(), more.end()); };
   if (services_.forecast != nullptr) add(services_.forecast->compare(summary_));

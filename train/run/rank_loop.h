@@ -13,7 +13,6 @@
 #include "data/batch_loader.h"
 #include "train/log/run_sink.h"
 #include "train/log/step_times.h"
-#include "train/log/train_output.h"
 #include "train/run/job_rank.h"
 #include "train/run/peak_flops.h"
 #include "train/run/rank_trainer.h"

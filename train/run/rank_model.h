@@ -43,7 +43,7 @@ class RankModel {
   const ParallelContext& context() const { return *context_; }
   Stage& stage() { return *stage_; }  // of a plan with programs
   const Stage& stage() const { return *stage_; }
-  // Continues texts over the same weights, between steps; of a plan that says with what (RunPlan::text).
+  // Continues texts over the same weights, between steps; of a plan that says with what (RunPlan::generation).
   CachedStage& cached_stage() { return *cached_; }
   ParamStore& store() { return *store_; }
   const ParamStore& store() const { return *store_; }
@@ -55,9 +55,8 @@ class RankModel {
   // One line each of what the user ought to know of the memory.
   std::span<const std::string> notes() const { return notes_; }
 
-  bool is_last_stage() const { return context_->coordinates().pipeline == plan_.grid.degrees().pipeline - 1; }
   // Every tensor rank of the last stage computes the same losses; this one reports them.
-  bool reports_losses() const { return is_last_stage() && context_->coordinates().tensor == 0; }
+  bool reports_losses() const { return plan_.is_last(context_->coordinates().pipeline) && context_->coordinates().tensor == 0; }
   // Which part of the parameters this rank has.
   ShardHolder shard_holder();
 

@@ -117,10 +117,6 @@ class RankTrainer {
   const RunPlan& plan() const { return plan_; }
   const ArenaPlan& arena_plan() const { return model_.arena_plan(); }
   const Arena& arena() const { return model_.arena(); }
-  // The bytes of activations that recompute.head_chunk would keep to a chunk.
-  std::int64_t logits_bytes() const { return model_.stage().logits_bytes(); }
-  std::vector<ActivationBlocks> activation_blocks() const { return model_.stage().activation_blocks(); }
-  const BytesByKind& held_by_kind() const { return model_.stage().held_by_kind(); }
   // One line each of what the user ought to know of the memory.
   std::span<const std::string> notes() const { return model_.notes(); }
   // Times of every instruction of the last step.

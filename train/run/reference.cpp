@@ -24,6 +24,13 @@
 namespace trident {
 namespace {
 
+// reference.f32 of a run directory: what the reference of preference optimisation says of every pair of the training data.
+// reference_valid.f32: the same of the validation data.
+//
+// Little-endian: 4 bytes "TREF", u32 version = 1, u64 identity of data and reference, u64 pairs, u64 hash of the values
+// (FNV-1a), then 2 f32 a pair: the log-probability of the chosen and of the rejected answer's counted targets.
+constexpr const char *kReferenceFile = "reference.f32", *kValidReferenceFile = "reference_valid.f32";
+
 struct Header {
   char magic[4] = {'T', 'R', 'E', 'F'};
   std::uint32_t version = 1;
@@ -37,8 +44,6 @@ std::uint64_t content_of(const std::vector<float>& values) {
   return hash.value();
 }
 
-}  // namespace
-
 void write_reference(const std::string& path, std::uint64_t identity, const std::vector<float>& values) {
   const Header header{.identity = identity, .pairs = values.size() / 2, .content = content_of(values)};
   std::string content(sizeof header + values.size() * sizeof(float), '\0');
@@ -47,6 +52,7 @@ void write_reference(const std::string& path, std::uint64_t identity, const std:
   write_file(path, content);
 }
 
+// Nothing where there is no such file.
 std::optional<std::vector<float>> read_reference(const std::string& path, std::uint64_t identity, std::int64_t pairs) {
   if (!file_exists(path)) return std::nullopt;
   const auto refuse = [&](const std::string& why) {
@@ -68,8 +74,6 @@ std::optional<std::vector<float>> read_reference(const std::string& path, std::u
   if (content_of(values) != header.content) refuse("is damaged: its values are others than were written");
   return values;
 }
-
-namespace {
 
 // The pairs of some sources, in a file.
 struct AskedPart {
@@ -157,7 +161,6 @@ std::optional<Resume> asked_weights(const RunInputs& inputs) {
 void share(std::vector<float>& values, RankTrainer& trainer) {
   Stream& stream = trainer.context().host_stream();
   trainer.context().world().all_reduce(stream, TensorView(values.data(), DType::kF32, {std::ssize(values)}), ReduceOp::kSum);
-  stream.synchronize();
 }
 
 }  // namespace

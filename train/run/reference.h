@@ -13,17 +13,6 @@
 
 namespace trident {
 
-// reference.f32 of a run directory: what the reference of preference optimisation says of every pair of the training data.
-// reference_valid.f32: the same of the validation data.
-//
-// Little-endian: 4 bytes "TREF", u32 version = 1, u64 identity of data and reference, u64 pairs, u64 hash of the values
-// (FNV-1a), then 2 f32 a pair: the log-probability of the chosen and of the rejected answer's counted targets.
-inline constexpr const char *kReferenceFile = "reference.f32", *kValidReferenceFile = "reference_valid.f32";
-
-void write_reference(const std::string& path, std::uint64_t identity, const std::vector<float>& values);
-// Nothing where there is no such file. DataError naming file and remedy: the file is another's, or damaged.
-std::optional<std::vector<float>> read_reference(const std::string& path, std::uint64_t identity, std::int64_t pairs);
-
 // ConfigError where inputs.reference is of another model, or has other adapters than the weights that training begins with; or,
 // without it, where modules of these trained whole and no base has them as they were.
 void check_reference(const RunInputs& inputs);
@@ -39,7 +28,7 @@ struct ReferenceUse {
 // Collective, between steps, once run.dir is there; the same on every rank. Before the first step the run's own forward program
 // asks its weights, or those that `reference` means, in whose place the weights of model.init_from come again, and rank 0 writes
 // run.dir/reference.f32 and reference_valid.f32; later starts read them there. DataError naming the remedy where a later start does
-// not find one; errors of read_reference(), load_weights() and files. `tensors`: RunCheckpoints::tensors().
+// not find one, or finds another's or a damaged one; errors of load_weights() and files. `tensors`: RunCheckpoints::tensors().
 PairReference reference_of(const RunInputs& inputs, const std::vector<ManifestTensor>& tensors, RankTrainer& trainer,
                            const Logger& logger, const Say& say, const ReferenceUse& use);
 

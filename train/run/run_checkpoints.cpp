@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <set>
+#include <span>
 #include <sstream>
 #include <thread>
 #include <utility>
@@ -22,7 +23,6 @@
 #include "train/run/between_steps.h"
 #include "train/run/checkpoint_dir.h"
 #include "train/run/earlier_run.h"
-#include "train/run/gather_bytes.h"
 #include "train/run/load_checkpoint.h"
 #include "train/run/run_files.h"
 #include "train/run/run_manifest.h"
@@ -104,7 +104,7 @@ std::int64_t RunCheckpoints::take_directory(const SavePlan& plan) {
   ParallelContext& context = trainer_.context();
   const std::int64_t bytes = over_ranks(context.world(), context.host_stream(), bytes_on_disk(plan), ReduceOp::kSum);
   if (rank_ != 0) return bytes;
-  refuse_if_written(plan_.config.run.dir, {.checkpoints = directory_});
+  refuse_if_written(plan_.config.run.dir, directory_);
   lease_ = take_checkpoint_dir(inputs_, bytes, logger_);
   return bytes;
 }
@@ -324,13 +324,14 @@ void RunCheckpoints::begin_commit() {
 void RunCheckpoints::begin_check() {
   writer_->run([this, folder = path_of(state_.updates)] {
     if (rank_ == 0) open_manifest(folder);  // as whoever goes on from it will
-    std::vector<std::byte> block(static_cast<std::size_t>(kBlockBytes));
+    const Buffer memory = allocate_host(kBlockBytes, "a block that is read back");
+    const std::span block(memory.data(), static_cast<std::size_t>(kBlockBytes));
     for (const ManifestFile& file : files_) {
       writer_->note(fmt::format("reading {}/{} back", folder, file.path));
       BoxReader reader(folder, file);
       const std::int64_t bytes = reader.table().data_bytes();
       for (std::int64_t at = 0; at < bytes; at += kBlockBytes)
-        reader.read(at, std::span(block).first(static_cast<std::size_t>(std::min(kBlockBytes, bytes - at))));
+        reader.read(at, block.first(static_cast<std::size_t>(std::min(kBlockBytes, bytes - at))));
     }
   });
 }

@@ -15,20 +15,16 @@
 #include "core/printable.h"
 #include "model/config/model_stats.h"
 #include "train/config/stored_config.h"
-#include "train/run/gather_bytes.h"
+#include "train/run/between_steps.h"
+#include "train/run/run_manifest.h"
 
 namespace trident {
 namespace {
 
-JsonValue integers(const std::vector<int>& values) {
-  JsonValue::Array items;
-  for (const int v : values) items.emplace_back(v);
-  return JsonValue(std::move(items));
-}
-
 JsonValue stages_of(const RunPlan& plan) {
   JsonValue::Array stages;
-  for (const std::vector<int>& units : plan.step_spec.units_of_stage) stages.push_back(integers(units));
+  for (const std::vector<int>& units : plan.step_spec.units_of_stage)
+    stages.emplace_back(JsonValue::Array(units.begin(), units.end()));
   return JsonValue(std::move(stages));
 }
 
@@ -79,6 +75,7 @@ std::int64_t write_run_start(const std::string& folder, const RunPlan& plan, std
   starts.push_back(JsonValue::Object{{"time", 1e-3 * static_cast<double>(start)},
                                      {"step", step},
                                      {"ranks", plan.world_size()},
+                                     {"layout", layout_json(plan)},
                                      {"hosts", texts(nodes)},
                                      {"version", TRIDENT_VERSION},
                                      {"command", texts(command_of_process())},
@@ -110,13 +107,9 @@ JsonValue bytes_by_use(const ArenaPlan& memory) {
 
 JsonValue allocations_of(const ArenaPlan& memory) {
   JsonValue::Array allocations;
-  for (const ArenaPlan::Entry& entry : memory.entries()) {
-    JsonValue allocation;
-    allocation.set("name", entry.name);
-    allocation.set("use", to_string(entry.use));
-    allocation.set("bytes", entry.slot.bytes);
-    allocations.push_back(std::move(allocation));
-  }
+  for (const ArenaPlan::Entry& entry : memory.entries())
+    allocations.emplace_back(
+        JsonValue::Object{{"name", entry.name}, {"use", to_string(entry.use)}, {"bytes", entry.slot.bytes}});
   return JsonValue(std::move(allocations));
 }
 

@@ -28,10 +28,10 @@ void write_config_file(const std::string& folder, const TrainConfig& config);
 // null: not said.
 void write_plan_file(const std::string& folder, const RunPlan& plan, const ArenaPlan& memory,
                      const std::array<double, kNumAxes>& bytes_sent, const JsonValue& step);
-// run.json: {"id", "starts": [{"time", "step", "ranks", "hosts", "version", "command", "working_dir", "ended"}, ...]}, the last
-// 1000 starts. "ended" of a start that did not die: {"time", "step", "exit_code", "why"}. Times are unix seconds. Whole files or
-// none. The first returns what the second knows the start by, which writes nothing where the file does not have that start or has
-// its end. StorageError.
+// run.json: {"id", "starts": [{"time", "step", "ranks", "layout", "hosts", "version", "command", "working_dir", "ended"}, ...]},
+// the last 1000 starts. "layout" is layout_json(). "ended" of a start that did not die: {"time", "step", "exit_code", "why"}. Times
+// are unix seconds. Whole files or none. The first returns what the second knows the start by, which writes nothing where the file
+// does not have that start or has its end. StorageError.
 std::int64_t write_run_start(const std::string& folder, const RunPlan& plan, std::int64_t step,
                              const std::vector<std::string>& hosts);
 void write_run_end(const std::string& folder, const RunPlan& plan, std::int64_t start, std::int64_t step, int exit_code,

@@ -6,8 +6,6 @@
 #include <string>
 #include <utility>
 
-#include "train/run/adopt.h"
-
 namespace trident {
 namespace {
 
@@ -23,7 +21,9 @@ Shuffle train_order(const RunPlan& plan) { return plan.config.data.shuffle ? Shu
 BlendStart blend_start(const TrainConfig& config, const std::optional<Resume>& resume) {
   if (!resume || config.data.train.size() < 2) return {};
   const TrainingState& state = resume->manifest.state;
-  if (!blend_weights_changed(config, *resume)) return {state.blend_start, state.blend_taken};
+  const TrainConfig then = config_of(*resume).config;
+  if (std::ranges::equal(config.data.train, then.data.train, {}, &WeightedPath::weight, &WeightedPath::weight))
+    return {state.blend_start, state.blend_taken};
   std::vector<std::int64_t> taken = state.blend_now;
   taken.resize(config.data.train.size());
   return {state.position, std::move(taken)};
@@ -34,8 +34,6 @@ BlendStart blend_start(const TrainConfig& config, const std::optional<Resume>& r
 std::vector<DataFacts> RunInputs::training_facts() const {
   return {data_facts.begin(), data_facts.begin() + std::ssize(sources.train)};
 }
-
-BatchLoader train_loader(const RunInputs& inputs) { return train_loader(inputs, inputs.resume); }
 
 BatchLoader train_loader(const RunInputs& inputs, const std::optional<Resume>& resume) {
   return make_loader(inputs, inputs.sources.train, train_order(inputs.plan), blend_start(inputs.plan.config, resume));

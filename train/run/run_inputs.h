@@ -48,8 +48,7 @@ struct RunInputs {
   std::vector<DataFacts> training_facts() const;  // data_facts of the training sources
 };
 
-// Loaders of one rank. `resume`: in place of inputs.resume, which says where the rule that blends sources begins.
-BatchLoader train_loader(const RunInputs& inputs);
+// Loaders of one rank. `resume`, which goes on, says where the rule that blends sources begins.
 BatchLoader train_loader(const RunInputs& inputs, const std::optional<Resume>& resume);
 // The samples of one source in the order of its file.
 BatchLoader loader_in_order(const RunInputs& inputs, const TokenSource& source);

@@ -23,19 +23,12 @@ namespace trident {
 namespace {
 
 JsonValue writer_facts(const RunPlan& plan) {
-  const ParallelDegrees degrees = plan.grid.degrees();
-  JsonValue layout, facts;
-  layout.set("ranks", plan.world_size());
-  layout.set("tp", degrees.tensor);
-  layout.set("pp", degrees.pipeline);
-  layout.set("dp", degrees.data);
-  layout.set("virtual_stages", plan.config.parallel.virtual_stages);
-  layout.set("zero", to_string(plan.zero.preset));
+  JsonValue facts;
   facts.set("program", "trident");
   facts.set("host", host_name());
   std::error_code ignored;
   facts.set("working_dir", on_one_line(std::filesystem::current_path(ignored).string()));
-  facts.set("saved_with", std::move(layout));
+  facts.set("saved_with", layout_json(plan));
   return facts;
 }
 
@@ -54,6 +47,16 @@ std::string layout_in(const JsonValue& writer) {
 }
 
 }  // namespace
+
+JsonValue layout_json(const RunPlan& plan) {
+  const ParallelDegrees degrees = plan.grid.degrees();
+  return JsonValue::Object{{"ranks", plan.world_size()},
+                           {"tp", degrees.tensor},
+                           {"pp", degrees.pipeline},
+                           {"dp", degrees.data},
+                           {"virtual_stages", plan.config.parallel.virtual_stages},
+                           {"zero", to_string(plan.zero.preset)}};
+}
 
 std::vector<ManifestTensor> stored_tensors(const RunPlan& plan) {
   std::vector<ManifestTensor> tensors;

@@ -27,6 +27,8 @@ void check_manifest(const RunInputs& inputs);
 // The manifest of a checkpoint that this run saves now, without its files. `generation`: of this launch.
 Manifest manifest_of(const RunInputs& inputs, const TrainingState& state, const std::string& generation);
 
+// {"ranks", "tp", "pp", "dp", "virtual_stages", "zero"}: a layout, as checkpoints and run.json have it.
+JsonValue layout_json(const RunPlan& plan);
 // "4DP x 1PP x 2TP, zero1": the layout that saved it, where that is not the plan's and known; else "".
 std::string other_layout(const Manifest& manifest, const RunPlan& plan);
 

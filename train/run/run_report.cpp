@@ -154,48 +154,47 @@ ValidLoss valid_loss(const EvalResult& result) {
   return valid;
 }
 
-std::vector<std::vector<double>> collect_cpu_seconds(RankTrainer& trainer, const RunPlan& plan) {
+namespace {
+
+// Collective over a pipeline: what each of its ranks has for every instruction of its program.
+template <class T>
+std::vector<std::vector<T>> of_all_stages(RankTrainer& trainer, std::vector<T> mine) {
+  const std::vector<StepProgram>& programs = trainer.plan().step_programs;
   std::size_t longest = 0;
-  for (const StepProgram& program : plan.step_programs) longest = std::max(longest, program.instructions.size());
+  for (const StepProgram& program : programs) longest = std::max(longest, program.instructions.size());
+  mine.resize(longest);
+  std::vector<T> all(longest * programs.size());
+  const auto doubles = [](std::vector<T>& values) {
+    return TensorView(values.data(), DType::kF64, {static_cast<std::int64_t>(values.size() * sizeof(T) / sizeof(double))});
+  };
   ParallelContext& context = trainer.context();
-  const auto n = static_cast<std::int64_t>(longest), stages = static_cast<std::int64_t>(plan.step_programs.size());
-  std::vector<double> sum(longest), all(longest * plan.step_programs.size());
-  std::transform(trainer.instruction_times().begin(), trainer.instruction_times().end(), sum.begin(), [](const InstructionTimes& t) { return t.cpu; });
-  const TensorView mine(sum.data(), DType::kF64, {n});
-  for (const Axis axis : {Axis::kTensor, Axis::kContext, Axis::kData})
-    context.statistics(axis).all_reduce(context.host_stream(), mine, ReduceOp::kSum);
-  context.statistics(Axis::kPipeline).all_gather(context.host_stream(), TensorView(all.data(), DType::kF64, {n * stages}), mine);
-  context.host_stream().synchronize();
-  const double ranks_per_program = static_cast<double>(plan.world_size()) / static_cast<double>(stages);
-  std::vector<std::vector<double>> seconds;
-  for (std::size_t stage = 0; stage < plan.step_programs.size(); ++stage) {
-    const auto first = all.begin() + static_cast<std::ptrdiff_t>(stage * longest);
-    seconds.emplace_back(first, first + static_cast<std::ptrdiff_t>(plan.step_programs[stage].instructions.size()));
-    for (double& s : seconds.back()) s /= ranks_per_program;
+  context.statistics(Axis::kPipeline).all_gather(context.host_stream(), doubles(all), doubles(mine));
+  std::vector<std::vector<T>> stages;
+  for (auto first = all.begin(); const StepProgram& program : programs) {
+    stages.emplace_back(first, first + std::ssize(program.instructions));
+    first += static_cast<std::ptrdiff_t>(longest);
   }
-  return seconds;
+  return stages;
 }
 
-std::vector<std::vector<InstructionTimes>> collect_last_step(RankTrainer& trainer, const RunPlan& plan) {
-  constexpr std::size_t kValues = sizeof(InstructionTimes) / sizeof(double);
-  std::size_t longest = 0;
-  for (const StepProgram& program : plan.step_programs) longest = std::max(longest, program.instructions.size());
-  ParallelContext& context = trainer.context();
-  const std::size_t stages = plan.step_programs.size();
-  std::vector<InstructionTimes> mine(trainer.instruction_times().begin(), trainer.instruction_times().end()), all(longest * stages);
-  mine.resize(longest);
-  const auto n = static_cast<std::int64_t>(kValues * longest);
-  context.statistics(Axis::kPipeline)
-      .all_gather(context.host_stream(), TensorView(all.data(), DType::kF64, {n * static_cast<std::int64_t>(stages)}),
-                  TensorView(mine.data(), DType::kF64, {n}));
-  context.host_stream().synchronize();
+}  // namespace
 
-  std::vector<std::vector<InstructionTimes>> step;
-  for (std::size_t stage = 0; stage < stages; ++stage) {
-    const auto first = all.begin() + static_cast<std::ptrdiff_t>(stage * longest);
-    step.emplace_back(first, first + static_cast<std::ptrdiff_t>(plan.step_programs[stage].instructions.size()));
-  }
-  put_on_one_clock(plan.step_programs, step);
+std::vector<std::vector<double>> collect_cpu_seconds(RankTrainer& trainer) {
+  ParallelContext& context = trainer.context();
+  std::vector<double> mean;
+  for (const InstructionTimes& times : trainer.instruction_times()) mean.push_back(times.cpu);
+  for (const Axis axis : {Axis::kTensor, Axis::kContext, Axis::kData})
+    context.statistics(axis).all_reduce(context.host_stream(), TensorView(mean.data(), DType::kF64, {std::ssize(mean)}),
+                                        ReduceOp::kSum);
+  const double ranks_of_stage = trainer.plan().world_size() / static_cast<double>(trainer.plan().step_programs.size());
+  for (double& seconds : mean) seconds /= ranks_of_stage;
+  return of_all_stages(trainer, std::move(mean));
+}
+
+std::vector<std::vector<InstructionTimes>> collect_last_step(RankTrainer& trainer) {
+  std::vector<std::vector<InstructionTimes>> step =
+      of_all_stages(trainer, std::vector(trainer.instruction_times().begin(), trainer.instruction_times().end()));
+  put_on_one_clock(trainer.plan().step_programs, step);
   return step;
 }
 

@@ -40,11 +40,11 @@ ValidLoss valid_loss(const EvalResult& result);  // bits per byte: nats per toke
 
 // CPU seconds of every instruction of one step, of all ranks; collective over the world. On every rank: [pipeline rank][instruction],
 // the mean over the data- and tensor-parallel ranks.
-std::vector<std::vector<double>> collect_cpu_seconds(RankTrainer& trainer, const RunPlan& plan);
+std::vector<std::vector<double>> collect_cpu_seconds(RankTrainer& trainer);
 
 // When every instruction of the last step ran, on the ranks of this rank's pipeline: [pipeline rank][instruction], seconds since
 // the first of them began; collective over the world.
-std::vector<std::vector<InstructionTimes>> collect_last_step(RankTrainer& trainer, const RunPlan& plan);
+std::vector<std::vector<InstructionTimes>> collect_last_step(RankTrainer& trainer);
 
 // Times of the ranks of a pipeline, each by the clock of its machine, become seconds since the first of them began. Clocks that
 // differ by more than the step are taken to agree where the norm ends, which all ranks leave together.

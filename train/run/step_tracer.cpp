@@ -12,7 +12,7 @@
 #include "core/at.h"
 #include "core/clock.h"
 #include "core/fnv1a.h"
-#include "train/run/gather_bytes.h"
+#include "train/run/between_steps.h"
 
 namespace trident {
 namespace {
@@ -21,7 +21,6 @@ void exchange(Communicator& world, Stream& stream, double& value, int peer, bool
   const TensorView view(&value, DType::kF64, {1});
   if (sends) world.send(stream, view, peer);
   else world.recv(stream, view, peer);
-  stream.synchronize();
 }
 
 // The peer read its clock somewhere between `sent` and `received`: halfway, give or take half of it.
@@ -54,7 +53,6 @@ std::vector<ClockOffset> estimate_clock_offsets(Communicator& world, Device& dev
   auto mine = static_cast<std::int64_t>(identity);
   std::vector<std::int64_t> clock_of(static_cast<std::size_t>(world.size()));
   world.all_gather(stream, TensorView(clock_of.data(), DType::kI64, {world.size()}), TensorView(&mine, DType::kI64, {1}));
-  stream.synchronize();
   const auto first_of = [&](std::int64_t clock) { return static_cast<int>(std::ranges::find(clock_of, clock) - clock_of.begin()); };
   if (world.rank() != 0) {
     const bool answers = first_of(mine) == world.rank();
@@ -97,8 +95,8 @@ StepTracer::StepTracer(RankTrainer& trainer, RunSink& sink, std::int64_t first, 
 
 StepTracer::~StepTracer() { trainer_.context().device().log_operations(nullptr); }
 
-std::string StepTracer::path_of(const RunPlan& plan, std::int64_t first, std::int64_t last) {
-  return fmt::format("{}/trace/steps_{}-{}.json", plan.config.run.dir, first, last);
+std::string StepTracer::path() const {
+  return fmt::format("{}/trace/steps_{}-{}.json", trainer_.plan().config.run.dir, first_, last_);
 }
 
 // Steps are alike in their operations, but each waits at moments of its own: twice what the busiest one so far had, and some. The
@@ -167,7 +165,7 @@ void StepTracer::open() {
   const RunPlan& plan = trainer_.plan();
   // Other ranks begin their step a little earlier or later: a millisecond before now is the trace's zero, and a negative time is
   // legal.
-  sink_.open_trace(path_of(plan, first_, last_),
+  sink_.open_trace(path(),
                    {plan.grid, plan.step_programs, plan.num_micro_batches, plan.step_spec.schedule.num_virtual_stages()},
                    std::move(clocks), monotonic_seconds() - 1e-3);
 }
@@ -188,7 +186,7 @@ void StepTracer::flush() {
 
 std::optional<std::string> StepTracer::finish() {
   if (buffered_ > 0) flush();
-  return sink_.close_trace() ? std::optional(path_of(trainer_.plan(), first_, last_)) : std::nullopt;
+  return sink_.close_trace() ? std::optional(path()) : std::nullopt;
 }
 
 }  // namespace trident

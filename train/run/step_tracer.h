@@ -49,9 +49,8 @@ class StepTracer {
   std::optional<std::string> finish();
   bool has_begun() const { return opened_; }  // a step was traced
 
-  static std::string path_of(const RunPlan& plan, std::int64_t first, std::int64_t last);  // <run.dir>/trace/steps_50-52.json
-
  private:
+  std::string path() const;  // <run.dir>/trace/steps_50-52.json
   bool traces(std::int64_t update) const { return update >= first_ && update <= last_; }
   void add_instructions(std::int64_t update, double start, double end);
   void add_operations();
