@@ -104,7 +104,9 @@ std::vector<std::string> changed_settings(const TrainConfig& config, const Searc
 }
 
 TrainConfig with_layout(const TrainConfig& config, const SearchLayout& layout) {
-  return parse_train_config(to_json_text(to_json(config)), "the layout of a search", layout_settings(layout));
+  TrainConfig with = parse_train_config(to_json_text(to_json(config)), "the layout of a search", layout_settings(layout));
+  with.data = config.data;  // files say more of the data than its keys
+  return with;
 }
 
 LayoutCosts::LayoutCosts(const TrainConfig& config, const ModelConfig& model, const MachineFacts& machine, Ops* oracle,

@@ -242,6 +242,23 @@ TEST(PlanSearch, ProcessorsAreSearchedOverTheirRanks) {
   expect_refused(words, "--gpus = 11: there is no layout of this model");
 }
 
+// Documents are measured in the data, which no key says; a layout is priced by them.
+TEST(PlanSearch, ProcessorsArePricedByTheDocumentsOfTheData) {
+  TemporaryFolder folder;
+  const std::string config = folder / "model.json", written = folder / "best.json";
+  write_dataset(folder / "tokens", std::vector<std::vector<std::int32_t>>(200, std::vector<std::int32_t>(8, 7)), 300);
+  write_file(config, R"({"model": {"preset": "llama-1m"}, "batch": {"global": 4, "sequence": 512},
+                         "data": {"train": ")" + folder / "tokens" + R"(", "reset_attention_mask": true, "boundaries": "index"}})");
+  const auto json_of = [](std::vector<std::string> words) {
+    words.emplace_back("--json");
+    return parse_json(succeeded(run_program(words)).out, "a test", {.max_bytes = 1 << 24, .max_depth = 16});
+  };
+  const JsonValue found = json_of({"plan", "search", "cpu", "--config", config, "--gpus", "2", "--best", "1", "--write", written});
+  const JsonValue planned = json_of({"plan", "cluster", "cpu", "--config", written});
+  EXPECT_EQ(found.find("best")->items().front().find("step_time_s")->as_number(),
+            planned.find("cluster")->find("step")->find("seconds")->as_number());
+}
+
 // Three stages on two cores: one micro-batch passes them one after the other, whatever processor time says. Measured on such a
 // machine: 58 ms with one micro-batch, 42 ms with two, and 63 ms of processor time (docs/benchmarks/2026-11-29-shared-cores.md).
 TEST(PlanSearch, WaitingCountsWhereRanksShareCores) {
