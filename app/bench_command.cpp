@@ -110,8 +110,8 @@ void bench_command(const Arguments& arguments, const CommandContext& context) {
     return profile.empty() ? calibrate_this_machine(calibration, context) : calibrate(profile, calibration, context);
   }
   if (!device.empty()) flags.settings.push_back("device=" + device);
-  OptionValues values;
-  const TrainConfig config = load_train_config(flags.file, with_stored_model(flags.file, flags.settings), values);
+  OptionValues values = values_of_file(flags);
+  const TrainConfig config = config_to_plan(values, flags.settings);
   const std::optional<BenchReport> report = run_bench_here(config, options, *context.make_cuda());
   if (!report) return;
   context.out << (json ? to_json_text(to_json(*report)) + '\n' : on_lines(to_text(*report)));

@@ -1,11 +1,15 @@
 // trident plan --config FILE [--set path=value ...] [--ranks N] [--json] [--program]
 // trident plan cluster NAME --config FILE [--gpus N] [--tokens N] [--json | --csv] [--program] [--html FILE] [--trace FILE]
 // trident plan search NAME --config FILE --gpus N [--best N] [--write FILE] [--html FILE] [--json]
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdint>
+#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <ostream>
+#include <sstream>
 
 #include "app/command_line.h"
 #include "app/foreign_flag_hint.h"
@@ -20,7 +24,6 @@
 #include "planner/predict/plan_on_cluster.h"
 #include "planner/price/cluster.h"
 #include "planner/search/layout_costs.h"
-#include "planner/search/search_page.h"
 #include "planner/search/search_text.h"
 #include "train/launch/prepare_run.h"
 #include "train/run/stored_model.h"
@@ -41,6 +44,27 @@ TrainConfig read_config(const ConfigFlags& flags, OptionValues values) {
   return with_facts_of_files(config_to_plan(values, flags.settings));
 }
 
+// Whether `settings` have the key of `given`, too; the degrees stand in them as "parallel=2DP x 1PP x 4TP".
+bool is_said_again(const std::string& given, const std::vector<std::string>& settings) {
+  const auto key_of = [](const std::string& setting) { return setting.substr(0, setting.find('=')); };
+  std::string key = key_of(given);
+  if (given.starts_with("parallel={")) return false;  // says other keys as well
+  if (key == "parallel.data" || key == "parallel.pipeline" || key == "parallel.tensor") key = "parallel";
+  return std::ranges::count(settings, key, key_of) > 0;
+}
+
+// "TRIDENT=/opt/bin/trident ": train.sbatch takes build/release/bin/trident below the current folder, else the first in PATH, where
+// it is not told of another.
+std::string other_program() {
+  const char* const paths = std::getenv("PATH");
+  std::istringstream folders(paths == nullptr ? "" : paths);
+  std::string taken = "build/release/bin/trident";
+  for (std::string folder; ::access(taken.c_str(), X_OK) != 0 && std::getline(folders, folder, ':');) taken = folder + "/trident";
+  const std::string program = folder_of_program() + "/trident";
+  std::error_code failed;
+  return std::filesystem::equivalent(taken, program, failed) ? "" : fmt::format("TRIDENT={} ", for_shell(program));
+}
+
 // The command that trains a configuration in a folder of its own, with words that a user replaces where it does not say enough.
 std::string command_to_train(const ConfigFlags& flags, const OptionValues& values, int nodes, int gpus_per_node) {
   const auto is_given = [&](const char* key) { return values.at(key).origin != OptionValue().origin; };
@@ -51,7 +75,7 @@ std::string command_to_train(const ConfigFlags& flags, const OptionValues& value
   std::string command = fmt::format("trident train --config {}", for_shell(flags.file));
   if (nodes > 1) {
     const std::string script = beside_program("scripts/slurm/train.sbatch");
-    command = fmt::format("sbatch --nodes={} --ntasks-per-node={} --gpus-per-task=1 {} {}", nodes, gpus_per_node,
+    command = fmt::format("{}sbatch --nodes={} --ntasks-per-node={} --gpus-per-task=1 {} {}", other_program(), nodes, gpus_per_node,
                           for_shell(script.empty() ? "train.sbatch" : script), for_shell(flags.file));
   }
   for (const std::string& setting : settings) command += " --set " + for_shell(setting);
@@ -160,7 +184,8 @@ void plan_search_command(const Arguments& arguments, const CommandContext& conte
   check_named_files(app, {"--config", "--cluster"}, {"--write", "--html"});
   if (write.empty()) refuse_given(app, {"--rank"}, "no configuration is written", "add --write FILE");
   OptionValues values = values_of_file(flags);
-  SearchRequest request{.config = with_facts_of_files(config_to_plan(values, flags.settings)),
+  take_to_plan(values, flags.settings);
+  SearchRequest request{.config = with_facts_of_files(config_to_search(values)),
                         .held = held_keys(values),
                         .gpus = gpus,
                         .keep = static_cast<std::size_t>(best)};
@@ -187,7 +212,9 @@ void plan_search_command(const Arguments& arguments, const CommandContext& conte
     write_file(write, to_json_text(given_to_json(chosen, values), 2) + '\n');
     flags = {.file = write, .settings = {}};
   } else if (!found.best.empty()) {
-    std::ranges::copy(found.best.front().settings, std::back_inserter(flags.settings));
+    const std::vector<std::string>& more = found.best.front().settings;
+    std::erase_if(flags.settings, [&](const std::string& given) { return is_said_again(given, more); });
+    std::ranges::copy(more, std::back_inserter(flags.settings));
   }
   if (json || found.best.empty()) return;
   const std::string command = command_to_train(flags, values, request.processors ? 1 : gpus / request.cluster.gpus_per_node,

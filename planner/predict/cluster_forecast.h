@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "core/named_enum.h"
-#include "planner/predict/cpu_forecast.h"
 #include "planner/predict/error_bands.h"
+#include "planner/predict/forecast.h"
 #include "planner/predict/rank_memory.h"
 #include "planner/price/cluster.h"
 #include "planner/price/cpu_rates.h"

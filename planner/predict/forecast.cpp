@@ -1,5 +1,6 @@
 #include "planner/predict/forecast.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -7,6 +8,7 @@
 #include <utility>
 
 #include "core/at.h"
+#include "planner/price/cpu_prices.h"
 #include "planner/price/program_loops.h"
 #include "train/plan/step_recorder.h"
 
@@ -79,6 +81,26 @@ Forecast forecast_run(const RunPlan& plan, const WorkPrices& prices, Ops* oracle
   }
   forecast.price = price_step(forecast.step, prices);
   return forecast;
+}
+
+ProcessPlan forecast_on_processors_here(const RunPlan& plan, const CpuRates& rates, Forecast& forecast) {
+  const CpuPrices prices(rates, {plan.world_size(), plan.threads_per_rank, plan.compute});
+  ProcessPlan result;
+  forecast = forecast_run(plan, prices, processor_here(plan).get());
+  const int ranks_of_a_stage = plan.world_size() / plan.grid.degrees().pipeline;
+  result.cpu_seconds = cpu_seconds_of_step(forecast.step.records, ranks_of_a_stage, prices);
+  result.shares_cores = prices.shares_cores();
+  result.step_seconds = forecast.price.seconds;
+  if (result.shares_cores)
+    result.step_seconds =
+        std::max(result.cpu_seconds / rates.cores,
+                 price_step(forecast.step, prices, prices.shared_cores(plan.grid.degrees().pipeline)).seconds);
+  for (const DryRun& stage : forecast.stages) {
+    result.arena_bytes += static_cast<double>(stage.arena.total_bytes()) * ranks_of_a_stage;
+    result.staging_bytes += static_cast<double>(stage.staging) * ranks_of_a_stage;
+  }
+  result.resident_bytes = prices.resident_bytes(result.arena_bytes, plan.world_size()) + result.staging_bytes;
+  return result;
 }
 
 }  // namespace trident

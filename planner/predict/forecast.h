@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "device/ops.h"
+#include "planner/price/cpu_rates.h"
 #include "planner/price/step_price.h"
 #include "train/plan/run_plan.h"
 #include "train/run/dry_run.h"
@@ -25,5 +26,19 @@ enum class DrySteps : std::uint8_t { kShort, kFull };
 
 // One rank of each stage is run dry. `oracle` as for dry_run().
 Forecast forecast_run(const RunPlan& plan, const WorkPrices& prices, Ops* oracle, DrySteps steps = DrySteps::kShort);
+
+// The process whose threads are ranks on processors.
+struct ProcessPlan {
+  double cpu_seconds = 0;     // of all ranks in a step
+  bool shares_cores = false;  // more computing threads than cores
+  double step_seconds = 0;    // of the simulated step; where cores are shared, with these, and at least cpu_seconds / cores
+  double arena_bytes = 0;     // of all ranks
+  double staging_bytes = 0;   // of checkpoints, of all ranks (checkpoint.staging)
+  double resident_bytes = 0;  // of the process, while it saves
+};
+
+// `plan` with as many threads per rank as it has there; this machine's processor is asked for workspaces. ConfigError: a table of
+// the profile is missing, by name. `forecast`: as if every rank had cores of its own.
+ProcessPlan forecast_on_processors_here(const RunPlan& plan, const CpuRates& rates, Forecast& forecast);
 
 }  // namespace trident

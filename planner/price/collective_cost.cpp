@@ -1,11 +1,14 @@
 #include "planner/price/collective_cost.h"
 
 #include <algorithm>
+#include <numeric>
 
 namespace trident {
 
 int GroupPlace::ranks_per_node(const ClusterLinks& links) const {
-  return std::clamp(links.gpus_per_node / std::max(1, stride), 1, size);
+  const int span = size * std::max(1, stride), together = std::clamp(links.gpus_per_node / std::max(1, stride), 1, size);
+  if (world <= links.gpus_per_node || together < size || links.gpus_per_node % span == 0) return together;
+  return std::clamp(std::gcd(links.gpus_per_node, span) / std::max(1, stride), 1, size);  // nodes of 6 cut every third 4 in halves
 }
 
 namespace {

@@ -16,6 +16,7 @@ struct ClusterLinks {
 struct GroupPlace {
   int size = 1;
   int stride = 1;
+  int world = 0;  // ranks of the job, where one of the groups may lie across two nodes that have room for it; 0: none does
   // Ranks of the group in one node; the groups beside it use the other GPUs' network cards.
   int ranks_per_node(const ClusterLinks& links) const;
   bool crosses_nodes(const ClusterLinks& links) const { return ranks_per_node(links) < size; }

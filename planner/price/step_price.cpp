@@ -131,7 +131,7 @@ GroupPlace place_of(const RecordedCollective& call, const ProcessGrid& grid) {
     }
     return grid.degree(call.axis) > 1 ? at : GridCoordinates{};
   }());
-  return {call.size, std::max(1, next) * sub_axis_stride(call.group)};
+  return {call.size, std::max(1, next) * sub_axis_stride(call.group), grid.world_size()};
 }
 
 TimeParts price_pass(const PassRecord& pass, const ProcessGrid& grid, const WorkPrices& prices) {

@@ -148,7 +148,7 @@ class Simulation {
       run(rank);
     }
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) finish(rank);
-    for (const RankWalk& run : runs_) times_.ranks.push_back(const_cast<RankWalk&>(run).timeline());
+    for (RankWalk& run : runs_) times_.ranks.push_back(run.timeline());
     return std::move(times_);
   }
 

@@ -9,6 +9,11 @@
 #include "core/at.h"
 #include "core/check.h"
 #include "core/int_math.h"
+#include "device/dry/dry_device.h"
+#include "infer/generate/eval_samples.h"
+#include "parallel/communicator/dry_communicator.h"
+#include "parallel/grid/parallel_context.h"
+#include "pipeline/cached_stage.h"
 #include "pipeline/schedule/step_program.h"
 #include "planner/search/layout_record.h"
 #include "train/run/batch_buffers.h"
@@ -39,6 +44,16 @@ constexpr LayoutKey kLayoutKeys[] = {
 };
 
 }  // namespace
+
+TrainConfig config_to_search(OptionValues values) {
+  const TrainConfig said = unvalidated_config(values);
+  values.take_settings(layout_settings({}));
+  TrainConfig config = make_train_config(values);
+  config.parallel = said.parallel;
+  config.batch.micro = said.batch.micro;
+  config.recompute.policy = said.recompute.policy;
+  return config;
+}
 
 std::vector<std::string> held_keys(const OptionValues& values) {
   std::vector<std::string> held;
@@ -89,12 +104,16 @@ std::vector<std::string> changed_settings(const TrainConfig& config, const Searc
 }
 
 TrainConfig with_layout(const TrainConfig& config, const SearchLayout& layout) {
-  return parse_train_config(to_json_text(to_json(config)), "the layout of a search", layout_settings(layout));
+  TrainConfig with = parse_train_config(to_json_text(to_json(config)), "the layout of a search", layout_settings(layout));
+  with.data = config.data;  // files say more of the data than its keys
+  return with;
 }
 
 LayoutCosts::LayoutCosts(const TrainConfig& config, const ModelConfig& model, const MachineFacts& machine, Ops* oracle,
                          const WorkPrices& prices)
-    : prices_(prices), units_(config, model, machine, oracle), schedules_(config.parallel.overlap) {}
+    : prices_(prices), oracle_(oracle), units_(config, model, machine, oracle), schedules_(config.parallel.overlap) {
+  if (const auto samples = find_eval_samples(config, model)) samples_ = samples->shapes();
+}
 
 int LayoutCosts::micro_batches(const SearchLayout& layout) const {
   return checked_cast<int>(units_.config().batch.global / (layout.micro * layout.data));
@@ -148,11 +167,41 @@ LayoutMemoryInputs LayoutCosts::memory_inputs(const SearchLayout& layout) {
           .batch = buffers.total_bytes()};
 }
 
+// The rank of a pipeline stage continues eval.samples by a CachedStage beside what trains.
+ArenaMemory LayoutCosts::memory_of_samples(const SearchLayout& layout, int rank) {
+  const UnitsOfStage& all = stages(layout).of_stage;
+  UnitsOfStage mine;
+  for (std::size_t s = static_cast<std::size_t>(rank); s < all.size(); s += static_cast<std::size_t>(layout.pipeline))
+    mine.push_back(all[s]);
+  const std::scoped_lock lock(mutex_);
+  const auto [found, is_new] = sample_memory_.try_emplace({layout.tensor, std::move(mine)});
+  if (!is_new) return found->second;
+  const ProcessGrid grid({layout.tensor, 1, 1, layout.pipeline}, units_.config().parallel.order);
+  DryDevice device(oracle_);
+  const TensorLayout tensor{layout.tensor, false};
+  ParallelContext context(grid, device, make_dry_world(grid.rank({.pipeline = rank}), grid.world_size()),
+                          partial_axes(units_.model(), tensor), CollectiveChecks::kOff);
+  LayerGeometry geometry;
+  geometry.tensor_degree = layout.tensor;
+  geometry.compute = units_.compute();
+  ArenaPlan arena;
+  const CachedStage stage(units_.model(), geometry, all, *samples_, context, arena);
+  for (const MemoryUse use : kMemoryUses) at(found->second.by_use, use) = arena.total_bytes(use);
+  return found->second;
+}
+
+ArenaMemory LayoutCosts::memory_of_rank(const SearchLayout& layout, const LayoutMemoryInputs& in, int rank) {
+  ArenaMemory memory = arena_memory(in, at(stages(layout).of_rank, rank), rank);
+  if (!samples_) return memory;
+  const ArenaMemory samples = memory_of_samples(layout, rank);
+  for (const MemoryUse use : kMemoryUses) at(memory.by_use, use) += samples[use];
+  return memory;
+}
+
 std::vector<ArenaMemory> LayoutCosts::memory(const SearchLayout& layout) {
   const LayoutMemoryInputs in = memory_inputs(layout);
-  const std::vector<RankUnits>& units = stages(layout).of_rank;
   std::vector<ArenaMemory> ranks;
-  for (int rank = 0; rank < layout.pipeline; ++rank) ranks.push_back(arena_memory(in, at(units, rank), rank));
+  for (int rank = 0; rank < layout.pipeline; ++rank) ranks.push_back(memory_of_rank(layout, in, rank));
   return ranks;
 }
 
@@ -168,7 +217,7 @@ LayoutCosts::Worst LayoutCosts::worst_memory(const SearchLayout& layout) {
         in.schedule[r].gradient_receives <= in.schedule[r - 1].gradient_receives &&
         in.schedule[r].successions == in.schedule[r - 1].successions)
       continue;
-    const ArenaMemory memory = arena_memory(in, units[r], rank);
+    const ArenaMemory memory = memory_of_rank(layout, in, rank);
     if (memory.total() > worst.memory.total()) worst = {rank, memory};
   }
   return worst;

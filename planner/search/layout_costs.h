@@ -4,10 +4,13 @@
 #include <cstdint>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <tuple>
+#include <utility>
 #include <vector>
 
+#include "pipeline/kv_cache_shape.h"
 #include "planner/price/step_price.h"
 #include "planner/search/layout_memory.h"
 #include "planner/search/schedule_facts.h"
@@ -21,6 +24,8 @@ namespace trident {
 std::vector<std::string> layout_settings(const SearchLayout& layout);
 // The settings among them whose keys have another value in `config`.
 std::vector<std::string> changed_settings(const TrainConfig& config, const SearchLayout& layout);
+// The configuration that complete values stand for, whose layout contradicts nothing: every layout of a search has its own.
+TrainConfig config_to_search(OptionValues values);
 // The keys of a layout that --set gives: a search keeps them. A key of "auto" or null gives nothing.
 std::vector<std::string> held_keys(const OptionValues& values);
 // The first of `held` that has another value in the layout than in `config`; "": none.
@@ -67,12 +72,17 @@ class LayoutCosts {
   RecordedStep step(const SearchLayout& layout, int micro_batches, BuildPrograms build);
   const Stages& stages(const SearchLayout& layout);
   LayoutMemoryInputs memory_inputs(const SearchLayout& layout);
+  ArenaMemory memory_of_rank(const SearchLayout& layout, const LayoutMemoryInputs& in, int rank);
+  ArenaMemory memory_of_samples(const SearchLayout& layout, int rank);
 
   const WorkPrices& prices_;
+  Ops* oracle_;
   UnitCosts units_;
   ScheduleBook schedules_;
   std::mutex mutex_;
   std::map<std::tuple<int, int, std::int64_t>, Stages> stages_;
+  std::optional<KvCacheShape> samples_;                               // of eval.samples
+  std::map<std::pair<int, UnitsOfStage>, ArenaMemory> sample_memory_;  // by tensor degree and the chunks of a pipeline rank
 };
 
 }  // namespace trident

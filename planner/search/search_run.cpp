@@ -32,11 +32,6 @@ constexpr double kBeyond = 0.02;
 constexpr int kMostGrowth = 64;
 constexpr double kSameAsAnother = -1;
 
-// The GPU's workspaces at most: of a plan, whose configuration is all that counts.
-std::unique_ptr<Ops> gpu_of(const TrainConfig& config) {
-  return any_gpu(config.cuda.deterministic);
-}
-
 MemoryUse largest_part(const ArenaMemory& memory) {
   return *std::max_element(kMemoryUses.begin(), kMemoryUses.end(),
                            [&](MemoryUse a, MemoryUse b) { return memory[a] < memory[b]; });
@@ -58,8 +53,9 @@ std::string need(const LayoutCosts::Worst& worst, std::int64_t needed, std::int6
     if (rejected.layouts > 0)
       why += fmt::format("{}{} ({})", why.empty() ? "" : ", ", to_string(static_cast<Rejection>(r)), rejected.example);
   }
-  throw ConfigError(fmt::format("--gpus = {}: there is no layout of this model and batch.global = {}: {}", request.gpus,
-                                request.config.batch.global, why));
+  const std::string where = request.gpus > 0 ? fmt::format("--gpus = {}", request.gpus) : "--cluster";
+  throw ConfigError(
+      fmt::format("{}: there is no layout of this model and batch.global = {}: {}", where, request.config.batch.global, why));
 }
 
 SearchSpace space_of(const SearchRequest& request, int gpus) {
@@ -144,7 +140,7 @@ class Search {
   explicit Search(const SearchRequest& request)
       : request_(request),
         model_(resolve_model(request.config)),
-        oracle_(gpu_of(request.config)),
+        oracle_(any_gpu(request.config.cuda.deterministic)),
         hardware_(hardware_of(request.cluster)),
         costs_(request.config, model_, hardware_.machine, oracle_.get(), *hardware_.prices),
         choices_(request.cluster.links.gpus_per_node) {}

@@ -1,4 +1,4 @@
-// A search's result, in words and as JSON.
+// A search's result, in words, as JSON and as a page.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,15 @@
 
 #include "core/json_reader.h"
 #include "planner/search/search_run.h"
+#include "report/report_page.h"
 
 namespace trident {
 
 // But for one line of text and for "timing", which say what the search took, the same whenever the same is searched.
 std::string to_text(const SearchResult& result);
 JsonValue to_json(const SearchResult& result);
+// The layouts that were found, what each step's time goes to, and what was not found.
+ReportPage page_of(const SearchResult& result);
 
 // "--set 'parallel=6DP x 64PP x 8TP' --set ...", as a shell takes it: what the configuration does not say already.
 std::string settings_text(const FoundLayout& found);

@@ -119,4 +119,7 @@ class UnitCosts {
   std::map<std::tuple<int, bool, int>, UnitBuckets> buckets_;
 };
 
+// Parameters of single units, run dry: what gathering, reducing and updating them calls.
+StorePasses run_unit_stores(const StoreKey& key, const UnitCosts& costs, Ops* oracle);
+
 }  // namespace trident

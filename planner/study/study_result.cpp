@@ -71,7 +71,8 @@ double all_bytes(const StudyRow& row) {
   return sum;
 }
 
-std::string dp_bytes(const StudyRow& row) { return gigabytes_text(at(row.bytes_sent, Axis::kData)); }
+std::string sent_text(double bytes) { return bytes < 5e7 ? bytes_text(bytes) : gigabytes_text(bytes); }
+std::string dp_bytes(const StudyRow& row) { return sent_text(at(row.bytes_sent, Axis::kData)); }
 
 // "never", "once", "96 times", "1.83 times".
 std::string times(double count) {
@@ -122,8 +123,7 @@ std::string why_slower(const StudyResult& result, const StudyRow& slow, const St
     text += fmt::format(" A step sends {} a {} over dp instead of {}: {}, instead of {} and {}.", dp_bytes(slow),
                         result.counted_as, dp_bytes(fast), collectives(slow), times(fast.gathers), times(fast.reductions));
   else if (sent > kAlike * sent_fast && sent_fast > 0)
-    text += fmt::format(" A step sends {} a {} instead of {}.", gigabytes_text(sent), result.counted_as,
-                        gigabytes_text(all_bytes(fast)));
+    text += fmt::format(" A step sends {} a {} instead of {}.", sent_text(sent), result.counted_as, sent_text(all_bytes(fast)));
   return text;
 }
 

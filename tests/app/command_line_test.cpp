@@ -369,6 +369,7 @@ TEST_F(CommandLine, BenchCalibratesThisMachineIntoTheCache) {
 
 // As a terminal or timeout(1) ends it: what is measured with is removed.
 TEST_F(CommandLine, BenchCalibratesUntilItIsStopped) {
+  const auto given = std::signal(SIGINT, SIG_DFL);  // a shell's job in the background ignores it, and then so would the program
   for (const auto& [signal, name, code] : {std::tuple{SIGINT, "SIGINT", 130}, {SIGTERM, "SIGTERM", 143}}) {
     for (const bool fails : {false, true}) {
       std::ostringstream out, err;
@@ -392,6 +393,7 @@ TEST_F(CommandLine, BenchCalibratesUntilItIsStopped) {
       EXPECT_EQ(files, 1u) << "nothing is left behind";
     }
   }
+  std::signal(SIGINT, given);
 }
 
 // A calibration takes minutes: what cannot be written is refused before it.

@@ -108,6 +108,7 @@ TEST(PlanSearch, AsksForNothingThatNoPlanDependsOn) {
            {"plan"},
            {"plan", "cluster", "a10_pcie"},
            {"plan", "cluster", "cpu"},
+           {"bench", "--seconds", "0", "--steps", "1"},
            {"study", "--cluster", "cpu", "--vary", "micro=1|2"}}) {
     std::vector<std::string> all = words;
     all.insert(all.end(), {"--config", config});
@@ -241,6 +242,23 @@ TEST(PlanSearch, ProcessorsAreSearchedOverTheirRanks) {
   expect_refused(words, "--gpus = 11: there is no layout of this model");
 }
 
+// Documents are measured in the data, which no key says; a layout is priced by them.
+TEST(PlanSearch, ProcessorsArePricedByTheDocumentsOfTheData) {
+  TemporaryFolder folder;
+  const std::string config = folder / "model.json", written = folder / "best.json";
+  write_dataset(folder / "tokens", std::vector<std::vector<std::int32_t>>(200, std::vector<std::int32_t>(8, 7)), 300);
+  write_file(config, R"({"model": {"preset": "llama-1m"}, "batch": {"global": 4, "sequence": 512},
+                         "data": {"train": ")" + folder / "tokens" + R"(", "reset_attention_mask": true, "boundaries": "index"}})");
+  const auto json_of = [](std::vector<std::string> words) {
+    words.emplace_back("--json");
+    return parse_json(succeeded(run_program(words)).out, "a test", {.max_bytes = 1 << 24, .max_depth = 16});
+  };
+  const JsonValue found = json_of({"plan", "search", "cpu", "--config", config, "--gpus", "2", "--best", "1", "--write", written});
+  const JsonValue planned = json_of({"plan", "cluster", "cpu", "--config", written});
+  EXPECT_EQ(found.find("best")->items().front().find("step_time_s")->as_number(),
+            planned.find("cluster")->find("step")->find("seconds")->as_number());
+}
+
 // Three stages on two cores: one micro-batch passes them one after the other, whatever processor time says. Measured on such a
 // machine: 58 ms with one micro-batch, 42 ms with two, and 63 ms of processor time (docs/benchmarks/2026-11-29-shared-cores.md).
 TEST(PlanSearch, WaitingCountsWhereRanksShareCores) {
@@ -320,9 +338,31 @@ TEST(PlanSearch, KeepsWhatSetGives) {
   expect_parts(succeeded(text("parallel=1DP x 2PP")).out,
                {"held by --set: parallel.data=1, parallel.pipeline=2, parallel.tensor=1\n", "another value than --set gives; "});
   expect_one_line(text("parallel.tensor=4"), 64,
-                  {"there is no layout of this model", "another value than --set gives (", "parallel.tensor"});
+                  {"--gpus = 2: there is no layout of this model", "another value than --set gives (", "parallel.tensor"});
+  expect_one_line(run_program({"plan", "search", "cpu", "--config", kSmall, "--set", "parallel.tensor=4"}), 64,
+                  {"--cluster: there is no layout of this model"});
   expect_one_line(text("parallel.param_gather=per_use"), 64,
                   {"--set parallel.param_gather: a search does not vary it", "leave it out"});
+}
+
+// The file's own layout does not count, whatever --set holds beside it, and a key stands once in what is to be typed.
+TEST(PlanSearch, HoldsWhatContradictsTheFile) {
+  TemporaryFolder folder;
+  const std::string config = folder / "layers.json";
+  write_file(config, R"({"model": {"preset": "llama-1m"}, "batch": {"global": 8, "micro": 3, "sequence": 30},
+                         "parallel": {"pipeline": 2, "layers": [1, 3], "tensor": 4, "sequence_parallel": true}})");
+  const auto found = [&](std::vector<std::string> settings) {
+    std::vector<std::string> words{"plan", "search", "a10_pcie", "--config", config, "--gpus", "4", "--best", "1"};
+    for (const std::string& setting : settings) words.insert(words.end(), {"--set", setting});
+    return succeeded(run_program(words)).out;
+  };
+  const std::string train = "trident train --config " + config;
+  expect_parts(found({"parallel.pipeline=4"}), {"held by --set: parallel.pipeline=4\n", " 1  1DP x 4PP x 1TP",
+                                                train + " --set 'parallel=", " --set parallel.layers=null "});
+  expect_parts(found({"parallel.virtual_stages=2"}), {" 1  2DP x 2PP x 1TP", "interleaved of 2 chunks"});
+  const std::string twice = found({"parallel.tensor=2", "batch.micro=4"});
+  expect_parts(twice, {train + " --set batch.micro=4 --set 'parallel="});
+  EXPECT_EQ(twice.find("--set parallel.tensor=2", twice.find("to train layout 1")), std::string::npos) << twice;
 }
 
 // The line to type next: by Slurm where there are several nodes, in a folder of its own, and with words for what is not given.
@@ -337,8 +377,10 @@ TEST(PlanSearch, SaysWhatToTypeNext) {
     return out.substr(out.rfind("\n\n") + 2);
   };
   expect_parts(next({"h100_sxm_ndr", "--gpus", "16", "--write", written, "--set", "run.steps=7"}),
-               {"written: " + written + "; to train it:\n  sbatch --nodes=2 --ntasks-per-node=8 --gpus-per-task=1 ",
-                "train.sbatch " + written + " --set run.dir=runs/best --set data.train=PREFIX\n"});
+               {"written: " + written + "; to train it:\n  TRIDENT=" TRIDENT_BINARY " sbatch --nodes=2 --ntasks-per-node=8 "
+                "--gpus-per-task=1 ", "train.sbatch " + written + " --set run.dir=runs/best --set data.train=PREFIX\n"});
+  const std::string in_path = "PATH=$(dirname " TRIDENT_BINARY "):$PATH exec trident plan search h100_sxm_ndr --gpus 16 --best 1 ";
+  expect_parts(run_command({"sh", "-c", in_path + "--config " + config}).out, {"to train layout 1:\n  sbatch --nodes=2 "});
   const std::string line = next({"h100_sxm_ndr", "--gpus", "2", "--set", "run.dir=a b", "--set", "data.train=x"});
   expect_parts(line, {"to train layout 1:\n  trident train --config " + config + " --set 'run.dir=a b' --set data.train=x",
                       " --set 'parallel=", " --set run.steps=N\n"});

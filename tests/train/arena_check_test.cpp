@@ -7,6 +7,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,6 +16,7 @@
 #include "device/cpu/cpu_device.h"
 #include "parallel/shared_memory/thread_world.h"
 #include "tests/support/error_text.h"
+#include "tests/support/split_schedules.h"
 #include "train/launch/prepare_run.h"
 #include "train/plan/machine.h"
 #include "train/plan/preflight.h"
@@ -348,6 +350,20 @@ TEST(FlopsTimeline, HasTheLogitsWhereTheyAreMade) {
   EXPECT_NEAR(chunked[1], whole[0] + whole[1], 1e-9 * chunked[1]);
   const auto judged = head_flops({"recompute.head_chunk=8", "loss.type=dpo", "data.samples=packed"});
   EXPECT_NEAR(judged[0], whole[0], 1e-9 * whole[0]);
+}
+
+// Halves of a backward take as long as the whole.
+TEST(FlopsTimeline, CountsASplitBackwardOnce) {
+  const auto seconds = [](const RunPlan& plan) {
+    const std::vector<double> of_ranks = flops_timeline(plan).compute;
+    return std::accumulate(of_ranks.begin(), of_ranks.end(), 0.0);
+  };
+  RunPlan plan = planned({"parallel.pipeline=2", kStep}, machine_with(kPlenty));
+  const double whole = seconds(plan);
+  plan.step_spec.schedule = testing::gpipe_with_weights_last(2, plan.num_micro_batches);
+  plan.step_spec.weight_gradient_reads.assign(static_cast<std::size_t>(num_units(plan.model)), false);
+  plan.step_programs = build_step_programs(plan.step_spec);
+  EXPECT_NEAR(seconds(plan), whole, 1e-9 * whole);
 }
 
 // To the byte: all that a rank's arena holds must fit, not parameters, gradients and optimizer alone.

@@ -69,7 +69,11 @@ StepTimeline flops_timeline(const RunPlan& plan) {
   const StepCosts step_costs{[&](int, std::size_t, const Instruction& i) {
                                if (!i.is_compute()) return 0.0;
                                const auto unit = static_cast<std::size_t>(i.unit);
-                               return costs[unit] * (i.is_forward() ? forward : backward)[unit];
+                               if (i.is_forward()) return costs[unit] * forward[unit];
+                               const double inputs = std::min(1.0, backward[unit]);  // half of a split backward: as a forward
+                               if (i.kind == InstructionKind::kBackwardInput) return costs[unit] * inputs;
+                               const double before = i.kind == InstructionKind::kBackwardWeight ? inputs : 0;
+                               return costs[unit] * (backward[unit] - before);
                              },
                              [](int, int) { return 0.0; }};
   return simulate(plan.step_programs, step_costs, plan.step_spec.overlap);

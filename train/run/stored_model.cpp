@@ -81,10 +81,14 @@ std::vector<std::string> with_stored_model(OptionValues values, const std::vecto
   return with;
 }
 
-TrainConfig config_to_plan(OptionValues& values, const std::vector<std::string>& settings) {
+void take_to_plan(OptionValues& values, const std::vector<std::string>& settings) {
   values.take_settings(with_stored_model(values, settings));
   values.take_import("run.epochs", 1, OptionValue().origin, true);
   values.take_import("data.train", "none", OptionValue().origin, true);
+}
+
+TrainConfig config_to_plan(OptionValues& values, const std::vector<std::string>& settings) {
+  take_to_plan(values, settings);
   return make_train_config(values);
 }
 

@@ -18,7 +18,7 @@
 #include "planner/bench/calibrate_training.h"
 #include "planner/bench/calls_in_training.h"
 #include "planner/bench/step_overheads.h"
-#include "planner/predict/cpu_forecast.h"
+#include "planner/predict/forecast.h"
 #include "planner/price/cpu_prices.h"
 #include "tests/support/layout_run.h"
 #include "tests/support/no_gpus.h"

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "planner/predict/cpu_forecast.h"
+#include "planner/predict/forecast.h"
 #include "planner/price/cpu_prices.h"
 #include "tests/support/error_text.h"
 #include "tests/support/layout_run.h"

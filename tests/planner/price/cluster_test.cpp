@@ -355,6 +355,13 @@ TEST(CollectiveCost, RingsBetweenNodesShareTheGpusOfTheirRanks) {
   EXPECT_DOUBLE_EQ(gather_seconds(links, {16, 1}, 16e9), 50e-6 + 14 * 1e-6 + 10e-6 + 15e9 / 80e9);
   // 4 ranks, one in a node each: one GPU.
   EXPECT_DOUBLE_EQ(gather_seconds(links, {4, 8}, 4e9), 50e-6 + 3 * 10e-6 + 3e9 / 10e9);
+  // 4 ranks of 12 on nodes of 6: the second group has two in a node and two in the other, which the first 6 ranks alone have not.
+  ClusterLinks six = links;
+  six.gpus_per_node = 6;
+  EXPECT_DOUBLE_EQ(gather_seconds(six, {4, 1, 12}, 4e9), 50e-6 + 2 * 1e-6 + 10e-6 + 3e9 / 20e9);
+  EXPECT_DOUBLE_EQ(gather_seconds(six, {3, 1, 12}, 4e9), gather_seconds(six, {3, 1}, 4e9));
+  EXPECT_DOUBLE_EQ(gather_seconds(six, {2, 2, 12}, 4e9), 50e-6 + 10e-6 + 2e9 / 10e9);
+  EXPECT_DOUBLE_EQ(gather_seconds(six, {4, 1, 6}, 4e9), gather_seconds(six, {4, 1}, 4e9));
   // tp 8 across two nodes of 4 is far slower than within one.
   ClusterLinks small = links;
   small.gpus_per_node = 4;

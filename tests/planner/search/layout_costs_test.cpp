@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "infer/generate/eval_samples.h"
 #include "planner/price/cluster.h"
 #include "planner/price/gpu_prices.h"
 #include "planner/predict/forecast.h"
@@ -44,6 +45,9 @@ constexpr const char* kQwen2 =
 const std::vector<std::string> kDocuments = {"data.reset_attention_mask=true", "data.reset_position_ids=true",
                                              "data.eod_mask_loss=true", "data.eod=0", "data.mean_document=20"};
 
+const std::vector<std::string> kSamples = {"eval.every=2", "data.split=9,1", "eval.sample_ids=[\"1 2 3\", \"4\"]",
+                                           "eval.sample_tokens=40"};
+
 TrainConfig config_of(const Space& space) {
   const std::string text = R"({"model": )" + space.model + R"(, "batch": {"global": )" + std::to_string(space.batch) +
                            R"(, "sequence": )" + std::to_string(space.sequence) + R"(}, "optimizer": {"lr": 1e-3}})";
@@ -77,7 +81,8 @@ TEST_P(LayoutCostsOf, MemoryIsToTheByteThatOfDryRuns) {
   int compared = 0;
   for (const SearchLayout& layout : layouts_of(GetParam(), model)) {
     const std::vector<ArenaMemory> ranks = costs.memory(layout);
-    const RunPlan plan = make_run_plan(with_layout(config, layout), model, GetParam().gpus, kLargeMachine);
+    RunPlan plan = make_run_plan(with_layout(config, layout), model, GetParam().gpus, kLargeMachine);
+    if (const auto samples = find_eval_samples(config, model)) plan.generation = samples->shapes();
     std::int64_t most = 0;
     for (int rank = 0; rank < layout.pipeline; ++rank) {
       const DryRun dry = dry_run(plan, plan.grid.rank({.pipeline = rank}), nullptr, DryWork::kConstruct);
@@ -130,6 +135,8 @@ INSTANTIATE_TEST_SUITE_P(Spaces, LayoutCostsOf,
                                            Space{"Gpt2Fp32", kGpt2, 4, 24, 64, {"precision.compute=fp32", "cuda.tf32=true"}},
                                            Space{"LlamaDocuments", kLlama, 4, 24, 62, kDocuments},
                                            Space{"MistralWindow", kMistral, 4, 24, 63},
+                                           Space{"MistralSamples", kMistral, 4, 24, 64, kSamples},
+                                           Space{"Gpt2Samples", kGpt2, 4, 24, 64, kSamples},
                                            Space{"Qwen2WindowsAndDocuments", kQwen2, 4, 24, 64, kDocuments},
                                            Space{"LlamaGraphs", kLlama, 8, 24, 64, {"cuda.graphs=true"}}),
                          [](const auto& info) { return info.param.name; });
