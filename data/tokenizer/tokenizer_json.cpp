@@ -59,16 +59,13 @@ struct PatternText {
   bool is_regex;
 };
 PatternText pattern_of(JsonPart& part) {
-  const JsonValue* const value = part.find("pattern");
-  if (value == nullptr) part.refuse("pattern", JsonValue(), "an object with Regex or String");
-  JsonPart pattern(*value, part.path_of("pattern"), part.file());
-  for (const char* key : {"Regex", "String"}) {
-    if (value->find(key) == nullptr) continue;
-    PatternText found{pattern.text(key), std::string_view(key) == "Regex"};
-    pattern.end();
-    return found;
-  }
-  part.refuse("pattern", *value, "an object with Regex or String");
+  JsonPart pattern = part.part("pattern");
+  const bool is_regex = pattern.find("Regex") != nullptr;
+  if (!is_regex && pattern.find("String") == nullptr)
+    part.refuse("pattern", *part.find("pattern"), "an object with Regex or String");
+  PatternText found{pattern.text(is_regex ? "Regex" : "String"), is_regex};
+  pattern.end();
+  return found;
 }
 
 SharedScanner scanner_of(std::string_view pattern, const std::string& where, ChainParts& parts) {
@@ -271,7 +268,7 @@ void read_decoder(const JsonValue* value, const std::string& file, ChainParts& p
 }
 
 // A list of "left right" strings, or of pairs, which newer files have.
-void read_merges(JsonScanner& scanner, const std::string& file, MergeReader& reader) {
+void read_merges(JsonScanner& scanner, const std::string& file, ChainParts& parts) {
   scanner.items([&] {
     std::size_t values_left = kMaxMergeValues;
     const JsonValue merge = scanner.value(values_left);
@@ -289,7 +286,7 @@ void read_merges(JsonScanner& scanner, const std::string& file, MergeReader& rea
       return;
     }
     if (left.empty() || right.empty()) refuse_merge("is no merge of two tokens");
-    if (const std::string_view wrong = reader.add(left, right); !wrong.empty())
+    if (const std::string_view wrong = add_merge(left, right, parts); !wrong.empty())
       refuse_merge(fmt::format("cannot be merged: {}", wrong));
   });
 }
@@ -313,8 +310,7 @@ class TokenizerJson {
 
   // Once the tokens and the prefix are known.
   void read_later_merges() {
-    MergeReader reader(parts_.tokens, parts_.rules.prefix, parts_.merges);
-    if (merges_) read_merges(*merges_, file_, reader);
+    if (merges_) read_merges(*merges_, file_, parts_);
   }
 
  private:
