@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "core/file_io.h"
+#include "core/shell_word.h"
 #include "data/indexed_dataset.h"
 #include "data/loss_mask.h"
 
@@ -43,14 +44,7 @@ void take(const Step& step) {
   else rename_file(step.from, step.to);
 }
 
-std::string shell_word(const std::string& path) {
-  std::string word = path.starts_with('-') ? "'./" : "'";
-  for (const char c : path) {
-    if (c == '\'') word += "'\\''";
-    else word += c;
-  }
-  return word + "'";
-}
+std::string shell_word(const std::string& path) { return for_shell(path.starts_with('-') ? "./" + path : path); }
 
 std::string shell_command(const std::vector<Step>& steps) {
   std::string command;

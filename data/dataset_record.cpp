@@ -14,6 +14,7 @@
 #include "core/utf8.h"
 #include "data/dataset_files.h"
 #include "data/indexed_dataset.h"
+#include "data/tokenizer/json_part.h"
 
 namespace trident {
 
@@ -44,92 +45,55 @@ std::string well_formed(const std::string& text) {
   return out;
 }
 
-// Reads the members of one object of the record.
-class RecordReader {
- public:
-  RecordReader(const std::string& path, const JsonValue& object) : path_(path), object_(object) {
-    if (!object.is_object()) refuse("it holds no object where one is expected");
+std::vector<std::int32_t> ids_of(JsonPart& part, std::string_view key) {  // none where it is missing
+  std::vector<std::int32_t> ids;
+  for (const JsonValue& id : part.find(key) == nullptr ? JsonValue::Array() : part.list(key)) {
+    if (!id.is_integer() || id.as_integer() < 0 || id.as_integer() > INT32_MAX) part.refuse(key, id, "a token id");
+    ids.push_back(static_cast<std::int32_t>(id.as_integer()));
   }
+  return ids;
+}
 
-  std::int64_t integer(std::string_view key) const {
-    const JsonValue& value = member(key);
-    if (!value.is_integer() || value.as_integer() < 0) refuse(fmt::format("{} is not a count", key));
-    return value.as_integer();
-  }
-  std::optional<std::int64_t> optional_integer(std::string_view key) const {
-    return object_.find(key) == nullptr ? std::nullopt : std::optional(integer(key));
-  }
-  const std::string& text(std::string_view key) const {
-    const JsonValue& value = member(key);
-    if (!value.is_string()) refuse(fmt::format("{} is not a string", key));
-    return value.as_string();
-  }
-  bool has(std::string_view key) const { return object_.find(key) != nullptr; }
-  bool flag(std::string_view key) const {  // false where it is missing
-    if (has(key) && !member(key).is_bool()) refuse(fmt::format("{} is neither true nor false", key));
-    return has(key) && member(key).as_bool();
-  }
-  std::vector<std::int32_t> ids(std::string_view key) const {  // none where it is missing
-    std::vector<std::int32_t> ids;
-    const JsonValue* const list = object_.find(key);
-    if (list != nullptr && !list->is_array()) refuse(fmt::format("{} is not a list", key));
-    for (const JsonValue& id : list == nullptr ? JsonValue::Array() : list->items()) {
-      if (!id.is_integer() || id.as_integer() < 0 || id.as_integer() > INT32_MAX) refuse(fmt::format("{} has no token id", key));
-      ids.push_back(static_cast<std::int32_t>(id.as_integer()));
-    }
-    return ids;
-  }
-  RecordReader object(std::string_view key) const { return {path_, member(key)}; }
-  const JsonValue& member(std::string_view key) const {
-    const JsonValue* value = object_.find(key);
-    if (value == nullptr) refuse(fmt::format("{} is missing", key));
-    return *value;
-  }
-  [[noreturn]] void refuse(const std::string& what) const {
-    throw DataError(fmt::format("{}: damaged, or of another version: {}; {}", path_, what, kRemedy));
-  }
-
- private:
-  const std::string& path_;
-  const JsonValue& object_;
-};
-
-SampledFile sampled_from(const RecordReader& file) { return {file.integer("bytes"), file.text("sampled_hash")}; }
+SampledFile sampled_from(JsonPart& top, std::string_view key) {
+  JsonPart file = top.part(key);
+  return {file.count("bytes"), file.text("sampled_hash")};
+}
 
 DatasetRecord record_from(const std::string& path, const JsonValue& json) {
-  const RecordReader top(path, json);
-  const std::int64_t version = top.integer("version");
-  if (version != kVersion && version != kVersionWithMask) top.refuse(fmt::format("version is {}", version));
+  JsonPart top(json, "", path, kRemedy);
+  const std::int64_t version = top.count("version");
+  if (version != kVersion && version != kVersionWithMask) top.refuse("version", JsonValue(version), "1 or 2");
   DatasetRecord record;
-  if (!top.member("tokenizer").is_null()) {
-    const RecordReader tokenizer = top.object("tokenizer");
-    record.origin.tokenizer = {tokenizer.text("name"), tokenizer.text("fingerprint"), tokenizer.integer("vocab_size"),
-                               tokenizer.ids("before"), tokenizer.ids("after"), tokenizer.has("special"),
-                               tokenizer.optional_integer("eod")};
+  if (top.find("tokenizer") != nullptr) {
+    JsonPart tokenizer = top.part("tokenizer");
+    record.origin.tokenizer = {tokenizer.text("name"), tokenizer.text("fingerprint"), tokenizer.count("vocab_size"),
+                               ids_of(tokenizer, "before"), ids_of(tokenizer, "after"), tokenizer.find("special") != nullptr,
+                               tokenizer.optional_count("eod")};
+  } else if (json.find("tokenizer") == nullptr) {
+    top.refuse("tokenizer", JsonValue(), "an object, or null that is written");
   }
-  if (!top.member("sources").is_array()) top.refuse("sources is not a list");
-  for (const JsonValue& item : top.member("sources").items()) {
-    const RecordReader source(path, item);
-    record.origin.sources.push_back({source.text("name"), source.integer("bytes")});
+  for (const JsonValue& item : top.list("sources")) {
+    JsonPart source(item, "sources", path, kRemedy);
+    record.origin.sources.push_back({source.text("name"), source.count("bytes")});
   }
-  record.origin.num_sources = top.integer("num_sources");
-  record.origin.source_bytes = top.integer("source_bytes");
+  record.origin.num_sources = top.count("num_sources");
+  record.origin.source_bytes = top.count("source_bytes");
   const std::size_t listed = record.origin.sources.size();
   if (listed != std::min(static_cast<std::size_t>(record.origin.num_sources), DatasetOrigin::kRecordedSources))
-    top.refuse(fmt::format("num_sources is {}, and sources has {}", record.origin.num_sources, listed));
+    top.refuse("num_sources", JsonValue(record.origin.num_sources), fmt::format("the {} of sources", listed));
   std::int64_t bytes = 0;
   for (const RecordedSource& source : record.origin.sources) bytes += source.bytes;
   const bool has_all = std::cmp_equal(listed, record.origin.num_sources);
   if (has_all ? bytes != record.origin.source_bytes : bytes > record.origin.source_bytes)
-    top.refuse(fmt::format("source_bytes is {}, and sources have {}", record.origin.source_bytes, bytes));
-  record.counts = {top.integer("documents"), top.integer("sequences"), top.integer("tokens")};
-  record.origin.packed = top.optional_integer("packed");
-  record.origin.pairs = top.flag("pairs");
-  if (top.has("chat_template")) record.origin.chat_template = top.text("chat_template");
-  if (top.has("options")) record.origin.options = top.text("options");
-  record.bin = sampled_from(top.object("bin"));
-  record.idx = sampled_from(top.object("idx"));
-  if (version == kVersionWithMask) record.mask = sampled_from(top.object("mask"));
+    top.refuse("source_bytes", JsonValue(record.origin.source_bytes), fmt::format("the {} of sources", bytes));
+  record.counts = {top.count("documents"), top.count("sequences"), top.count("tokens")};
+  record.origin.packed = top.optional_count("packed");
+  record.origin.pairs = top.flag("pairs", false);
+  record.origin.chat_template = top.text("chat_template", "");
+  record.origin.options = top.text("options", "");
+  record.bin = sampled_from(top, "bin");
+  record.idx = sampled_from(top, "idx");
+  if (version == kVersionWithMask) record.mask = sampled_from(top, "mask");
   return record;
 }
 

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <filesystem>
+#include <map>
 #include <utility>
 
 #include "core/file_io.h"
@@ -107,11 +108,18 @@ JsonValue object_in(const std::string& path) {
 }
 
 JsonValue tokenizer_config_of(const std::string& folder) {
-  JsonValue config = object_in(folder + "/tokenizer_config.json");
+  const JsonValue config = object_in(folder + "/tokenizer_config.json");
   if (config.find("added_tokens_decoder") != nullptr) return config;
+  JsonValue::Object all = config.members();
+  std::map<std::string_view, std::size_t> places;
+  for (const JsonMember& member : config.members()) places.emplace(member.key, places.size());
   const JsonValue named = object_in(folder + "/special_tokens_map.json");
-  for (const JsonMember& member : named.members()) config.set(member.key, member.value);
-  return config;
+  for (const JsonMember& member : named.members()) {
+    const auto place = places.find(member.key);
+    if (place == places.end()) all.push_back(member);
+    else all[place->second].value = member.value;
+  }
+  return all;
 }
 
 std::optional<ChatSource> find_chat_source(const std::string& folder, const std::string& name) {

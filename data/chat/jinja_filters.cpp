@@ -24,7 +24,6 @@ constexpr std::int64_t kMaxIndent = 4096;
 bool flag(const Value* value) { return value != nullptr && is_true(*value); }
 
 Value list_of(std::vector<Value> items, Sequence type = Sequence::kList) { return List{.type = type, .items = std::move(items)}; }
-Value lowered(const Value& value) { return value.is_text() ? Value(lower(value.text())) : value; }
 
 // `text` made of `value`, which is Jinja's Markup where that was.
 Value made_of(const Value& value, Text text) {
@@ -48,6 +47,7 @@ Text charged(Interpreter& in, const Value& value) {
   in.budget()->take(out.size() >> 5);
   return out;
 }
+Value lowered(Interpreter& in, const Value& value) { return value.is_text() ? Value(lower(charged(in, value))) : value; }
 
 std::vector<Value> sorted(Interpreter& in, std::vector<Value> items, const std::vector<Value>& keys, bool reversed) {
   std::vector<std::size_t> order(items.size());
@@ -81,14 +81,15 @@ std::optional<std::string> number_in(const Text& text, bool with_fraction) {
   return out;
 }
 
-std::optional<double> real_in(const Value& value) {
+std::optional<double> real_in(Interpreter& in, const Value& value) {
   if (value.is_number()) return value.number();
   if (value.is_undefined()) throw Refusal(*value.undefined().hint);
   if (value.is(Kind::kLarge)) throw Refusal("a float of an integer of more than 64 bits");
   if (!value.is_text()) return std::nullopt;
+  const Text text = charged(in, value);
   for (const std::string_view word : {"inf", "nan"})
-    if (find_text(lower(value.text()).bytes, word) != std::string_view::npos) throw Refusal("a number that is not finite");
-  const std::optional<std::string> digits = number_in(value.text(), true);
+    if (find_text(lower(text).bytes, word) != std::string_view::npos) throw Refusal("a number that is not finite");
+  const std::optional<std::string> digits = number_in(text, true);
   if (!digits) return std::nullopt;
   char* end = nullptr;
   const double number = std::strtod(digits->c_str(), &end);
@@ -96,12 +97,12 @@ std::optional<double> real_in(const Value& value) {
   return number;
 }
 
-Value to_int(Interpreter&, const Value& value, const Given& given) {
+Value to_int(Interpreter& in, const Value& value, const Given& given) {
   if (whole_of(given[1], 10, "int") != 10) throw Refusal("int with a base");
   if (value.is_whole()) return value.whole();
   if (value.is(Kind::kLarge)) return value;
   if (value.is_text()) {
-    if (const std::optional<std::string> digits = number_in(value.text(), false)) {
+    if (const std::optional<std::string> digits = number_in(charged(in, value), false)) {
       std::int64_t number = 0;
       const char* const end = digits->data() + digits->size();
       const auto [stop, error] = std::from_chars(digits->data(), end, number);
@@ -109,14 +110,14 @@ Value to_int(Interpreter&, const Value& value, const Given& given) {
       if (error == std::errc() && stop == end) return number;
     }
   }
-  const std::optional<double> number = real_in(value);
+  const std::optional<double> number = real_in(in, value);
   if (!number) return given[0] != nullptr ? *given[0] : Value(std::int64_t{0});
   if (!(std::abs(*number) < 9e18)) throw Refusal("an integer of more than 64 bits");
   return static_cast<std::int64_t>(*number);
 }
 
-Value to_float(Interpreter&, const Value& value, const Given& given) {
-  const std::optional<double> number = real_in(value);
+Value to_float(Interpreter& in, const Value& value, const Given& given) {
+  const std::optional<double> number = real_in(in, value);
   return number ? Value(*number) : given[0] != nullptr ? *given[0] : Value(0.0);
 }
 
@@ -147,7 +148,7 @@ Value dict_sort(Interpreter& in, const Value& value, const Given& given) {
   for (const auto& entry : value.dict().entries) {
     items.push_back(tuple_of(entry));
     keys.push_back(by == "key" ? entry.first : entry.second);
-    if (!flag(given[0])) keys.back() = lowered(keys.back());
+    if (!flag(given[0])) keys.back() = lowered(in, keys.back());
   }
   return list_of(sorted(in, std::move(items), keys, flag(given[2])));
 }
@@ -159,7 +160,7 @@ Value sort(Interpreter& in, const Value& value, const Given& given) {
     throw Refusal("sort by several attributes");
   for (const Value& item : items) {
     keys.push_back(part_of(in, item, given[2]));
-    if (!flag(given[1])) keys.back() = lowered(keys.back());
+    if (!flag(given[1])) keys.back() = lowered(in, keys.back());
   }
   return list_of(sorted(in, std::move(items), keys, flag(given[0])));
 }
@@ -179,13 +180,11 @@ Value last(Interpreter& in, const Value& value, const Given&) {
 Value indent(Interpreter& in, const Value& value, const Given& given) {
   Text indention, out;
   if (given[0] != nullptr && given[0]->is_text()) indention = given[0]->text();
-  else {
-    indention = spaces(whole_of(given[0], 4, "indent"));
-  }
-  Text text = text_of(value, "indent");
+  else indention = spaces(whole_of(given[0], 4, "indent"));
+  text_of(value, "indent");
+  Text text = charged(in, value);
   text.append("\n");
-  const std::vector<Text> lines = split_lines(text);
-  in.budget()->take(lines.size());
+  const std::vector<Text> lines = split_lines(text, in.budget());
   for (std::size_t i = 0; i < lines.size(); ++i) {
     if (i > 0) out.append("\n");
     const bool is_indented = i == 0 ? flag(given[1]) : flag(given[2]) || lines[i].size() > 0;
@@ -319,16 +318,16 @@ Value unique(Interpreter& in, const Value& value, const Given& given) {
   Dict seen;
   for (const Value& item : in.items(value)) {
     Value key = part_of(in, item, given[1]);
-    if (!flag(given[0])) key = lowered(key);
-    if (seen.find(key) != nullptr) continue;
-    seen.set(std::move(key), true);
+    if (!flag(given[0])) key = lowered(in, key);
+    if (seen.find(key, in.budget()) != nullptr) continue;
+    seen.set(std::move(key), true, in.budget());
     out.items.push_back(item);
   }
   return out;
 }
 
 Value trim(Interpreter& in, const Value& value, const Given& given) {
-  return made_of(value, strip(in.str(value), text_or_none(given[0], "trim"), Ends::kBoth));
+  return made_of(value, strip(in.str(value), characters_of(in, given[0], "trim"), Ends::kBoth));
 }
 
 constexpr NamedFilter kFilters[] = {

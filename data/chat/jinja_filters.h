@@ -36,9 +36,9 @@ bool has_method(const Value& value, std::string_view name);
 bool changes_its_object(const Value& value, std::string_view name);
 Value call_method(Interpreter& in, const Method& method, const Arguments& arguments);
 
-// Arguments of filters and methods: a str, a str or None (nullptr), an int, or a Refusal.
+// Arguments of filters and methods: a str, the characters that strip() takes away or nullptr, an int, or a Refusal.
 const Text& text_of(const Value& value, std::string_view function);
-const Text* text_or_none(const Value* value, std::string_view function);
+const Text* characters_of(Interpreter& in, const Value* value, std::string_view function);
 std::int64_t whole_of(const Value* value, std::int64_t otherwise, std::string_view function);
 
 Value tuple_of(const std::pair<Value, Value>& entry);

@@ -41,17 +41,16 @@ Value text_method(Interpreter& in, const Text& text, const std::string& name, co
   const auto ends = [&](auto test) {
     const Value& what = *all.bind(name, {""}, 1)[0];
     if (what.is_list() && what.list().type == List::Type::kTuple)
-      return std::ranges::any_of(what.list().items, [&](const Value& it) { return test(text_of(it, name).bytes); });
+      return std::ranges::any_of(in.items(what), [&](const Value& it) { return test(text_of(it, name).bytes); });
     return test(text_of(what, name).bytes);
   };
   if (name == "strip" || name == "lstrip" || name == "rstrip")
-    return strip(text, text_or_none(all.bind(name, {""})[0], name),
+    return strip(text, characters_of(in, all.bind(name, {""})[0], name),
                  name == "strip" ? Ends::kBoth : name == "lstrip" ? Ends::kLeft : Ends::kRight);
   if (name == "split") {
     const auto given = all.bind(name, {"sep", "maxsplit"});
-    std::vector<Text> parts = split(text, text_or_none(given[0], name), whole_of(given[1], -1, name));
-    in.budget()->take(parts.size());
-    return texts(std::move(parts));
+    const Text* const separator = given[0] == nullptr || given[0]->is_none() ? nullptr : &text_of(*given[0], name);
+    return texts(split(text, separator, whole_of(given[1], -1, name), in.budget()));
   }
   if (name == "startswith") return ends([&](const std::string& it) { return text.bytes.starts_with(it); });
   if (name == "endswith") return ends([&](const std::string& it) { return text.bytes.ends_with(it); });
@@ -75,7 +74,7 @@ Value text_method(Interpreter& in, const Text& text, const std::string& name, co
     const std::size_t at = find_text(text.bytes, text_of(*all.bind(name, {""}, 1)[0], name).bytes);
     return at == std::string_view::npos ? Value(std::int64_t{-1}) : Value(count_code_points(text.bytes.substr(0, at)));
   }
-  if (name == "splitlines") return all.bind(name, {}), texts(split_lines(text));
+  if (name == "splitlines") return all.bind(name, {}), texts(split_lines(text, in.budget()));
   if (name == "upper") return all.bind(name, {}), upper(text);
   if (name == "lower") return all.bind(name, {}), lower(text);
   if (name == "capitalize") return all.bind(name, {}), capitalize(text);
@@ -87,7 +86,7 @@ Value dict_method(Interpreter& in, const Dict& dict, const std::string& name, co
   if (name == "get") {
     const auto given = all.bind(name, {"", ""}, 1);
     if (given[0]->is_list() || given[0]->is_dict()) throw Refusal(fmt::format("a {} as the key of a dict", type_name(*given[0])));
-    const Value* const found = dict.find(*given[0]);
+    const Value* const found = dict.find(*given[0], in.budget());
     return found != nullptr ? *found : given[1] != nullptr ? *given[1] : Value();
   }
   if (name == "copy" || name == "fromkeys") throw Refusal(fmt::format("the method {}() of dicts", name));
@@ -106,8 +105,11 @@ const Text& text_of(const Value& value, std::string_view function) {
   if (!value.is_text()) throw Refusal(fmt::format("{} with a {} in the place of a str", function, type_name(value)));
   return value.text();
 }
-const Text* text_or_none(const Value* value, std::string_view function) {
-  return value == nullptr || value->is_none() ? nullptr : &text_of(*value, function);
+const Text* characters_of(Interpreter& in, const Value* value, std::string_view function) {
+  if (value == nullptr || value->is_none()) return nullptr;
+  const Text& text = text_of(*value, function);
+  in.budget()->take(text.size());
+  return &text;
 }
 std::int64_t whole_of(const Value* value, std::int64_t otherwise, std::string_view function) {
   if (value == nullptr) return otherwise;

@@ -59,15 +59,18 @@ Text Interpreter::run() {
 // ---- variables
 
 void Interpreter::bind(Frame& frame, int symbol, Value value) {
+  budget_.take(frame.variables.size() >> 6);
   for (auto& [name, old] : frame.variables)
     if (name == symbol) return void(old = std::move(value));
   frame.variables.emplace_back(symbol, std::move(value));
 }
 
-const Value* Interpreter::look_up(int symbol) const {
-  for (const Frame* frame = frame_.get(); frame != nullptr; frame = frame->outer.get())
+const Value* Interpreter::look_up(int symbol) {
+  for (const Frame* frame = frame_.get(); frame != nullptr; frame = frame->outer.get()) {
+    budget_.take(frame->variables.size() >> 6);
     for (const auto& [name, value] : frame->variables)
       if (name == symbol) return &value;
+  }
   return nullptr;
 }
 
@@ -78,11 +81,7 @@ void Interpreter::assign(const Node& target, const Value& value) {
     const Value* const object = look_up(target.kids[0]->symbol);
     if (object == nullptr || !object->is(Kind::kNamespace)) throw Refusal("an attribute is set of what is no namespace");
     if (target.name.starts_with('_')) throw Refusal("an attribute of a namespace that begins with _");
-    auto& entries = object->name_space().entries;
-    const auto old = std::ranges::find(entries, target.name, [](const auto& entry) { return entry.first; });
-    if (old == entries.end()) entries.emplace_back(target.name, value);
-    else old->second = value;
-    return;
+    return object->name_space().entries.set(Text(target.name), value);
   }
   const std::vector<Value> parts = items(value);
   if (parts.size() != target.kids.size())
@@ -265,7 +264,7 @@ Value Interpreter::eval(const Node& node) {
       Dict dict;
       for (std::size_t i = 0; i < node.kids.size(); i += 2) {
         Value key = kid(i);
-        dict.set(std::move(key), kid(i + 1));
+        dict.set(std::move(key), kid(i + 1), &budget_);
       }
       return dict;
     }

@@ -31,7 +31,7 @@ struct Arguments {
                                  std::size_t num_required = 0) const {
     return bind(function, std::span(parameters.begin(), parameters.size()), num_required);
   }
-  Dict as_dict(std::string_view function) const;  // of dict() and namespace(): a dict, and names with their values
+  Dict as_dict(std::string_view function, Budget* budget) const;  // of dict() and namespace(): a dict, and names with their values
 };
 
 // The variables of a scope, and where it lies.
@@ -102,7 +102,7 @@ class Interpreter {
   Flow run_inside(const Body& body, Text* out);
   void assign(const Node& target, const Value& value);
   void bind(Frame& frame, int symbol, Value value);
-  const Value* look_up(int symbol) const;
+  const Value* look_up(int symbol);
 
   const Program& program_;
   const std::optional<std::tm> now_;

@@ -36,9 +36,10 @@ std::vector<const Value*> Arguments::bind(std::string_view function, std::span<c
   return bound;
 }
 
-Dict Arguments::as_dict(std::string_view function) const {
+Dict Arguments::as_dict(std::string_view function, Budget* budget) const {
   if (positional.size() > 1 || (positional.size() == 1 && !positional[0].is_dict()))
     throw Refusal(fmt::format("{}() of something that is no dict", function));
+  if (!positional.empty()) budget->take(2 * positional[0].dict().entries.size());
   Dict out = positional.empty() ? Dict() : positional[0].dict();
   for (const auto& [name, value] : keywords) out.set(Text(name), value);
   return out;
@@ -53,7 +54,7 @@ bool Interpreter::contains(const Value& collection, const Value& value) {
   if (collection.is_dict()) {
     budget_.take(collection.dict().entries.size() >> 3);
     if (value.is_list() || value.is_dict()) throw Refusal(fmt::format("a {} as the key of a dict", type_name(value)));
-    return collection.dict().find(value) != nullptr;
+    return collection.dict().find(value, &budget_) != nullptr;
   }
   return std::ranges::any_of(items(collection), [&](const Value& it) { return is_equal(it, value, &budget_); });
 }
@@ -97,8 +98,7 @@ std::vector<Value> Interpreter::items(const Value& value) {
 Value Interpreter::attribute(const Value& object, const std::string& name) {
   if (object.is_undefined()) throw Refusal(*object.undefined().hint);
   if (object.is(Kind::kNamespace)) {
-    for (const auto& [key, value] : object.name_space().entries)
-      if (key == name) return value;
+    if (const Value* const value = object.name_space().entries.named(name)) return *value;
   }
   if (object.is(Kind::kMacro) || object.is(Kind::kFunction))
     throw Refusal(fmt::format("the attribute {} of a {}", in_quotes(name), type_name(object)));
@@ -119,7 +119,7 @@ Value Interpreter::attribute_or_item(const Value& object, const std::string& nam
 Value Interpreter::item(const Value& object, const Value& key) {
   if (object.is_undefined()) throw Refusal(*object.undefined().hint);
   if (object.is_dict()) {
-    if (const Value* const value = object.dict().find(key)) return *value;
+    if (const Value* const value = object.dict().find(key, &budget_)) return *value;
   }
   const bool is_sequence = object.is_text() || (object.is_list() && object.list().type <= List::Type::kRange);
   if (is_sequence && key.is_whole()) {
@@ -138,7 +138,9 @@ Value Interpreter::item(const Value& object, const Value& key) {
 
 Value Interpreter::path(Value object, const Value& path) {
   if (!path.is_text()) return item(object, path);
-  for (const Text& part : split(path.text(), std::make_unique<Text>(".").get(), -1)) {
+  const Text dot(".");
+  budget_.take_bytes(path.text().size());
+  for (const Text& part : split(path.text(), &dot, -1, &budget_)) {
     const bool is_number = part.size() > 0 && part.size() < 10 && part.bytes.find_first_not_of("0123456789") == std::string::npos;
     object = item(object, is_number ? Value(std::int64_t{std::stoi(part.bytes)}) : Value(part));
   }
@@ -258,15 +260,12 @@ Value Interpreter::call_function(Function function, const Arguments& arguments) 
       return out;
     }
     case Function::kNamespace: {
-      Namespace& out = namespaces_.emplace_back();
-      const Dict all = arguments.as_dict("namespace");
-      for (const auto& [name, value] : all.entries) {
+      Namespace& out = namespaces_.emplace_back(arguments.as_dict("namespace", &budget_));
+      for (const auto& [name, value] : out.entries.entries)
         if (!name.is_text() || name.text().bytes.starts_with('_')) throw Refusal("an attribute of a namespace that begins with _");
-        out.entries.emplace_back(name.text().bytes, value);
-      }
       return &out;
     }
-    case Function::kDict: return arguments.as_dict("dict");
+    case Function::kDict: return arguments.as_dict("dict", &budget_);
     case Function::kRaiseException: {
       const auto bound = arguments.bind("raise_exception", {"message"}, 1);
       throw Refusal(fmt::format("the template refuses these messages: {}", in_quotes(str(*bound[0]).bytes, 400)));

@@ -12,6 +12,8 @@
 namespace trident::jinja {
 namespace {
 
+constexpr std::size_t kMaxName = 255;
+
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool begins_name(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || c == '_'; }
 
@@ -117,6 +119,7 @@ class Lexer {
     while (at_ + size < view_.size() && (begins_name(view_[at_ + size]) || is_digit(view_[at_ + size]))) ++size;
     if (at_ + size < view_.size() && static_cast<unsigned char>(view_[at_ + size]) >= 0x80)
       refuse(at_ + size, "a name with a letter that is not ASCII");
+    if (size > kMaxName) refuse(at_, fmt::format("a name of more than {} letters", kMaxName));
     add(Token::Type::kName, size);
   }
 

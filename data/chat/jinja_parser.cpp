@@ -16,6 +16,7 @@ namespace trident::jinja {
 namespace {
 
 constexpr int kMaxHeight = 400;      // of trees: chains of + grow it
+constexpr std::size_t kMaxNames = 255;  // of parameters, and of arguments that have names
 constexpr std::string_view kStatements = "set, for, if, macro, filter, generation, break and continue are known";
 
 class Parser : private TokenReader {
@@ -159,6 +160,7 @@ class Parser : private TokenReader {
     expect("(");
     while (!take(")")) {
       if (!out->words.empty()) expect(",");
+      if (out->words.size() == kMaxNames) refuse(fmt::format("more than {} parameters", kMaxNames));
       out->words.push_back(name());
       out->symbols.push_back(symbol(out->words.back()));
       if (take("=")) add(out, expression());
@@ -412,6 +414,7 @@ class Parser : private TokenReader {
         ++next_;
         NodePtr value = expression();
         call->height = higher(*call, value);
+        if (call->keywords.size() == kMaxNames) refuse(fmt::format("more than {} arguments with names", kMaxNames));
         if (std::ranges::any_of(call->keywords, [&](const auto& it) { return it.first == keyword; }))
           refuse(fmt::format("the argument {} twice", in_quotes(keyword)));
         call->keywords.emplace_back(std::move(keyword), std::move(value));

@@ -101,8 +101,9 @@ Text strip(const Text& text, const Text* characters, Ends ends) {
   return text.part(begin, end);
 }
 
-std::vector<Text> split(const Text& text, const Text* separator, std::int64_t max_splits) {
+std::vector<Text> split(const Text& text, const Text* separator, std::int64_t max_splits, Budget* budget) {
   std::vector<Text> parts;
+  const auto add = [&](std::size_t from, std::size_t to) { budget->take(), parts.push_back(text.part(from, to)); };
   std::size_t begin = 0;
   const auto may_split = [&] { return max_splits < 0 || std::ssize(parts) < max_splits; };
   if (separator != nullptr) {
@@ -110,10 +111,10 @@ std::vector<Text> split(const Text& text, const Text* separator, std::int64_t ma
     while (may_split()) {
       const std::size_t at = find_text(text.bytes, separator->bytes, begin);
       if (at == std::string_view::npos) break;
-      parts.push_back(text.part(begin, at));
+      add(begin, at);
       begin = at + separator->size();
     }
-    parts.push_back(text.part(begin, text.size()));
+    add(begin, text.size());
     return parts;
   }
   const std::string_view bytes = text.bytes;
@@ -123,19 +124,20 @@ std::vector<Text> split(const Text& text, const Text* separator, std::int64_t ma
     if (!may_split()) break;
     std::size_t end = begin;
     while (end < bytes.size() && !is_space(code_point_at(bytes, end).value)) end += code_point_at(bytes, end).size;
-    parts.push_back(text.part(begin, end));
+    add(begin, end);
     begin = end;
   }
-  parts.push_back(text.part(begin, text.size()));
+  add(begin, text.size());
   return parts;
 }
 
-std::vector<Text> split_lines(const Text& text) {
+std::vector<Text> split_lines(const Text& text, Budget* budget) {
   std::vector<Text> lines;
   std::size_t begin = 0;
   for (std::size_t at = 0; at < text.size();) {
     const CodePoint c = code_point_at(text.bytes, at);
     if (ends_line(c.value)) {
+      budget->take();
       lines.push_back(text.part(begin, at));
       begin = at + c.size;
       if (c.value == '\r' && begin < text.size() && text.bytes[begin] == '\n') ++begin;

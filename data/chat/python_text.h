@@ -25,9 +25,9 @@ std::size_t find_text(std::string_view text, std::string_view what, std::size_t 
 enum class Ends : std::uint8_t { kBoth, kLeft, kRight };
 Text strip(const Text& text, const Text* characters, Ends ends);  // nullptr: white space
 
-// nullptr: between white space. `max_splits` -1: all. Refuses an empty separator.
-std::vector<Text> split(const Text& text, const Text* separator, std::int64_t max_splits);
-std::vector<Text> split_lines(const Text& text);
+// A step for each part. nullptr: between white space. `max_splits` -1: all. Refuses an empty separator.
+std::vector<Text> split(const Text& text, const Text* separator, std::int64_t max_splits, Budget* budget);
+std::vector<Text> split_lines(const Text& text, Budget* budget);
 
 Text replace(const Text& text, const Text& old, const Text& by, std::int64_t count);  // -1: all
 Text slice(const Text& text, std::optional<std::int64_t> begin, std::optional<std::int64_t> end, std::int64_t step);

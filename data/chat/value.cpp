@@ -227,7 +227,7 @@ class Writer {
 
   void quoted(const Text& text) {
     if (text.marked_safe) throw Refusal("the text of a list that holds a text of |safe");
-    budget_->take_bytes(text.size());
+    budget_->take(text.size() >> 5);
     const std::string_view bytes = text.bytes;
     const char quote = bytes.find('\'') != std::string_view::npos && bytes.find('"') == std::string_view::npos ? '"' : '\'';
     out.append(std::string_view(&quote, 1));
@@ -246,7 +246,7 @@ class Writer {
   }
 
   void json_string(const Text& text, bool ascii) {
-    budget_->take_bytes(text.size());
+    budget_->take(text.size() >> 5);
     constexpr std::string_view kShort = "\"\\\n\r\t\f\b", kLetters = "\"\\nrtfb";
     const auto escape = [&](std::uint32_t unit, char mark) { out.append(fmt::format("\\u{:04x}", unit), mark); };
     out.append("\"");
@@ -276,8 +276,8 @@ Value::Value(List value) {
 Value::Value(Dict value) : data_(std::make_shared<const Dict>(std::move(value))) {}
 Value::Value(Method value) : data_(std::make_shared<const Method>(std::move(value))) {}
 
-const Value* Dict::find(const Value& key) const {
-  if (key.is_text()) return named(key.text().bytes);
+const Value* Dict::find(const Value& key, Budget* budget) const {
+  if (key.is_text()) return budget->take_bytes(key.text().size()), named(key.text().bytes);
   const std::optional<std::string> text = key_text(key);
   const auto place = text ? places_.find(*text) : places_.end();
   return place == places_.end() ? nullptr : &entries[place->second].second;
@@ -293,7 +293,8 @@ const Value* Dict::named(std::string_view key) const {
   return nullptr;
 }
 
-void Dict::set(Value key, Value value) {
+void Dict::set(Value key, Value value, Budget* budget) {
+  if (budget != nullptr && key.is_text()) budget->take_bytes(key.text().size());
   const std::optional<std::string> text = key_text(key);
   if (!text) throw Refusal(fmt::format("a {} as the key of a dict", type_name(key)));
   nesting = std::max(nesting, nesting_of(value) + 1);
@@ -338,7 +339,7 @@ bool is_equal(const Value& a, const Value& b, Budget* budget) {
       if (&a.dict() == &b.dict()) return true;
       if (a.dict().entries.size() != b.dict().entries.size()) return false;
       return std::ranges::all_of(a.dict().entries, [&](const auto& entry) {
-        const Value* const other = b.dict().find(entry.first);
+        const Value* const other = b.dict().find(entry.first, budget);
         return other != nullptr && is_equal(entry.second, *other, budget);
       });
     }

@@ -154,16 +154,18 @@ struct Dict {
   std::vector<std::pair<Value, Value>> entries;  // in the order in which they came; keys are equal to no other
   int nesting = 0;
 
-  const Value* find(const Value& key) const;  // nullptr: not there, or a key that no dict can have
-  const Value* named(std::string_view key) const;  // find of a text
-  void set(Value key, Value value);           // refuses a key that has no hash in Python, or that this part of Jinja does not know
+  // nullptr: not there, or a key that no dict can have. A text costs as much as it is long.
+  const Value* find(const Value& key, Budget* budget) const;
+  const Value* named(std::string_view key) const;  // find of a text that is no value
+  // Refuses a key that has no hash in Python, or that this part of Jinja does not know. No budget: for keys that no template makes.
+  void set(Value key, Value value, Budget* budget = nullptr);
 
  private:
   std::map<std::string, std::size_t> places_;  // by what Python would hash
 };
 
 struct Namespace {
-  std::vector<std::pair<std::string, Value>> entries;
+  Dict entries;
 };
 
 struct Method {

@@ -89,7 +89,7 @@ void AddedTokens::cut(std::string_view text, FunctionRef<bool(const AddedToken&,
                       FunctionRef<void(const AddedToken&, std::string_view)> take,
                       FunctionRef<void(std::string_view)> between) const {
   const std::vector<Found> all = find_all(text);
-  std::size_t done = 0, next = 0;
+  std::size_t done = 0, next = 0, spaces_end = 0;  // where white space ends that began before `next`
   for (auto found = all.rbegin(); found != all.rend(); ++found) {
     if (found->at < next) continue;
     const AddedToken& token = tokens_[static_cast<std::size_t>(found->token)];
@@ -101,8 +101,10 @@ void AddedTokens::cut(std::string_view text, FunctionRef<bool(const AddedToken&,
       while (begin > done && is_space_at(text, character_before(text, begin))) begin = character_before(text, begin);
       begin = std::max(begin, done);
     }
-    if (token.rstrip)
-      while (end < text.size() && is_space_at(text, end)) end += code_point_at(text, end).size;
+    if (token.rstrip) {
+      for (end = std::max(end, spaces_end); end < text.size() && is_space_at(text, end);) end += code_point_at(text, end).size;
+      spaces_end = end;
+    }
     if (done < begin) between(text.substr(done, begin - done));
     if (begin < end) take(token, text.substr(begin, end - begin));
     done = end;

@@ -17,7 +17,7 @@ namespace trident {
 
 namespace {
 
-constexpr std::size_t kMaxAddedBytes = std::size_t{4} << 20;
+constexpr std::size_t kMaxAddedBytes = std::size_t{2} << 20, kMaxTextBytes = std::size_t{1} << 28;
 constexpr std::string_view kEndOfDocument = "<|endoftext|>";
 // GPT-2's pattern as OpenAI writes it by now: one tokenizer, whose data have one record.
 constexpr std::string_view kGpt2Spelled = R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
@@ -195,6 +195,9 @@ ChainTokenizer::ChainTokenizer(ChainParts parts) : parts_(std::move(parts)), fir
   for (std::size_t id = 0; id < size; ++id) {
     const auto content = contents.find(id);
     if (!spelled.has(id) && content == contents.end()) continue;
+    if (texts_.num_bytes() > kMaxTextBytes)
+      throw DataError(fmt::format("{}: the decoder makes more than {} bytes of the tokens; use another tokenizer", parts_.source,
+                                  kMaxTextBytes));
     texts_.add(id, changed(content != contents.end() ? content->second : spelled[id], parts_.of_token, &buffer));
   }
   for (const auto& ids : {parts_.special.before, parts_.special.after})

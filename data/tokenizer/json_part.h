@@ -1,4 +1,4 @@
-// Reads an object of a tokenizer's file member by member: each must be known, and messages name its path.
+// Reads an object of a JSON file member by member, and messages name its path.
 #pragma once
 
 #include <fmt/format.h>
@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -25,8 +26,10 @@ inline JsonRules rules_for(std::string_view text) {
 
 class JsonPart {
  public:
-  // `path` is "pre_tokenizer.pretokenizers[1]". The value and the file's name must live as long.
-  JsonPart(const JsonValue& value, std::string path, const std::string& file) : value_(value), path_(std::move(path)), file_(file) {
+  // `path` is "pre_tokenizer.pretokenizers[1]"; `remedy`: what messages advise, "" for a tokenizer's files. The value, the file's
+  // name and the remedy must live as long.
+  JsonPart(const JsonValue& value, std::string path, const std::string& file, std::string_view remedy = "")
+      : value_(value), path_(std::move(path)), file_(file), remedy_(remedy) {
     if (!value.is_object()) refuse_here(to_json_text(value), "an object");
   }
 
@@ -53,10 +56,21 @@ class JsonPart {
     if (value == nullptr || !value->is_string()) refuse(key, value == nullptr ? JsonValue() : *value, "a string");
     return value->as_string();
   }
-  std::int64_t count(std::string_view key, std::int64_t fallback) {
+  std::optional<std::int64_t> optional_count(std::string_view key) {
     const JsonValue* const value = find(key);
     if (value != nullptr && (!value->is_integer() || value->as_integer() < 0)) refuse(key, *value, "a count");
-    return value == nullptr ? fallback : value->as_integer();
+    return value == nullptr ? std::nullopt : std::optional(value->as_integer());
+  }
+  std::int64_t count(std::string_view key, std::optional<std::int64_t> fallback = std::nullopt) {
+    const std::optional<std::int64_t> found = optional_count(key);
+    if (!found && !fallback) refuse(key, JsonValue(), "a count");
+    return found ? *found : *fallback;
+  }
+  // The object of a member.
+  JsonPart part(std::string_view key) {
+    const JsonValue* const value = find(key);
+    if (value == nullptr) refuse(key, JsonValue(), "an object");
+    return {*value, path_of(key), file_, remedy_};
   }
   const JsonValue::Array& list(std::string_view key) {
     const JsonValue* const value = find(key);
@@ -76,19 +90,21 @@ class JsonPart {
   }
 
   [[noreturn]] void refuse(std::string_view key, const JsonValue& found, std::string_view expected) const {
-    throw DataError(fmt::format("{} is {}; known is {}; use a tokenizer of these parts, or change the file", where(key),
-                                in_quotes(found.is_string() ? found.as_string() : to_json_text(found)), expected));
+    throw DataError(fmt::format("{} is {}; known is {}; {}", where(key),
+                                in_quotes(found.is_string() ? found.as_string() : to_json_text(found)), expected,
+                                remedy_.empty() ? "use a tokenizer of these parts, or change the file" : remedy_));
   }
 
  private:
   [[noreturn]] void refuse_here(const std::string& found, std::string_view expected) const {
-    throw DataError(fmt::format("{}: {} is {}; known is {}; copy the file again", file_, path_.empty() ? "the file" : path_,
-                                in_quotes(found), expected));
+    throw DataError(fmt::format("{}: {} is {}; known is {}; {}", file_, path_.empty() ? "the file" : path_, in_quotes(found),
+                                expected, remedy_.empty() ? "copy the file again" : remedy_));
   }
 
   const JsonValue& value_;
   std::string path_;
   const std::string& file_;
+  std::string_view remedy_;
   std::vector<std::string> seen_;
 };
 

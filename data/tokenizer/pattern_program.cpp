@@ -141,6 +141,7 @@ std::optional<std::size_t> PatternProgram::Matcher::run(std::uint32_t at, std::s
       case Op::kJump: at = it.to; break;
       case Op::kAnchor: fits = holds(it.anchor, place); break;
       case Op::kAtomic: {
+        count(1);
         const auto end = run(at, place);
         fits = end.has_value();
         place = end.value_or(place);
@@ -148,6 +149,7 @@ std::optional<std::size_t> PatternProgram::Matcher::run(std::uint32_t at, std::s
         break;
       }
       case Op::kLook:
+        count(1);
         fits = run(at, place).has_value() != it.negative;
         at = it.to;
         break;
@@ -233,6 +235,7 @@ bool PatternProgram::Matcher::holds(Anchor anchor, std::size_t place) const {
 }
 
 void PatternProgram::Matcher::push(const Frame& frame) {
+  count(1);
   if (frames_.size() > kMaxFrames) give_up();
   frames_.push_back(frame);
 }

@@ -19,7 +19,8 @@ namespace trident {
 namespace {
 
 constexpr std::size_t kMaxMergeValues = 8, kShownMerge = 80;
-constexpr std::size_t kMaxSteps = 64;  // normalizers, or splitters
+constexpr std::size_t kMaxSteps = 64;  // normalizers, splitters, decoders, or tokens around a text
+constexpr std::size_t kMaxPatterns = 16384, kMaxAffixes = 256;  // bytes, of all of them
 
 // The type of a component; old files leave it out where a list of parts says it.
 std::string type_of(JsonPart& part, std::string_view list_of_sequence) {
@@ -58,20 +59,23 @@ struct PatternText {
   bool is_regex;
 };
 PatternText pattern_of(JsonPart& part) {
-  const JsonValue* const value = part.find("pattern");
-  if (value == nullptr) part.refuse("pattern", JsonValue(), "an object with Regex or String");
-  JsonPart pattern(*value, part.path_of("pattern"), part.file());
-  for (const char* key : {"Regex", "String"}) {
-    if (value->find(key) == nullptr) continue;
-    PatternText found{pattern.text(key), std::string_view(key) == "Regex"};
-    pattern.end();
-    return found;
-  }
-  part.refuse("pattern", *value, "an object with Regex or String");
+  JsonPart pattern = part.part("pattern");
+  const bool is_regex = pattern.find("Regex") != nullptr;
+  if (!is_regex && pattern.find("String") == nullptr)
+    part.refuse("pattern", *part.find("pattern"), "an object with Regex or String");
+  PatternText found{pattern.text(is_regex ? "Regex" : "String"), is_regex};
+  pattern.end();
+  return found;
+}
+
+SharedScanner scanner_of(std::string_view pattern, const std::string& where, ChainParts& parts) {
+  if ((parts.pattern_bytes += pattern.size()) > kMaxPatterns)
+    throw DataError(fmt::format("{}: more than {} bytes of patterns in one file; use shorter ones", where, kMaxPatterns));
+  return piece_scanner(pattern, where);
 }
 
 // Reads a Replace. Where its pattern matches nothing at all, the library 0.23.3 repeats bytes of a text or panics.
-PatternText read_replace(JsonPart& part, TextStep& step) {
+PatternText read_replace(JsonPart& part, TextStep& step, ChainParts& parts) {
   PatternText pattern = pattern_of(part);
   const std::string key = pattern.is_regex ? "pattern.Regex" : "pattern.String", where = part.where(key);
   step.kind = TextStep::Kind::kReplace;
@@ -80,7 +84,7 @@ PatternText read_replace(JsonPart& part, TextStep& step) {
                                 ? parse_pattern(pattern.text, where, PatternDialect::kOniguruma).root.lengths().least == 0
                                 : pattern.text.empty();
   if (may_be_empty) part.refuse(key, pattern.text, "a pattern that matches no empty text");
-  if (pattern.is_regex) step.pattern = piece_scanner(pattern.text, where);
+  if (pattern.is_regex) step.pattern = scanner_of(pattern.text, where, parts);
   else step.found = pattern.text;
   return pattern;
 }
@@ -109,7 +113,7 @@ void add_normalizer(const std::string& type, JsonPart& part, ChainParts& parts) 
     if (!step.left && !step.right) return;
     line += fmt::format("{}{}", step.left ? " left" : "", step.right ? " right" : "");
   } else if (type == "Replace") {
-    const PatternText pattern = read_replace(part, step);
+    const PatternText pattern = read_replace(part, step, parts);
     if (!pattern.is_regex && pattern.text == step.content) return;
     line += fmt::format(" {}{} by {}", pattern.is_regex ? "pattern " : "", in_quotes(pattern.text, pattern.text.size()),
                         in_quotes(step.content, step.content.size()));
@@ -141,7 +145,7 @@ void add_split(std::string_view pattern, std::string_view behavior, bool invert,
                                                                              {"MergedWithPrevious", kMergedWithPrevious},
                                                                              {"MergedWithNext", kMergedWithNext},
                                                                              {"Contiguous", kContiguous}};
-  SplitStep step{.pattern = piece_scanner(pattern, where)};
+  SplitStep step{.pattern = scanner_of(pattern, where, parts)};
   step.behavior = std::ranges::find(kBehaviors, behavior, &std::pair<std::string_view, SplitStep::Behavior>::first)->second;
   step.invert = invert && step.behavior != kIsolated && step.behavior != kContiguous;  // those keep both
   parts.steps.push_back(line_of_split(pattern == kPunctuationPattern ? "punctuation" : pattern, behavior, step.invert));
@@ -204,6 +208,8 @@ void add_post_processor(const std::string& type, JsonPart& part, SpecialIds& spe
   const JsonValue::Array& single = part.list("single");
   const JsonValue* const known = part.find("special_tokens");
   part.find("pair");
+  if (single.size() > kMaxSteps)
+    part.refuse("single", fmt::format("{} pieces", single.size()), fmt::format("{} pieces", kMaxSteps));
   std::int64_t texts = 0;
   for (const JsonValue& piece : single) {
     const JsonValue* const token = piece.find("SpecialToken");
@@ -219,6 +225,8 @@ void add_post_processor(const std::string& type, JsonPart& part, SpecialIds& spe
       if (!value.is_integer() || value.as_integer() < 0 || value.as_integer() >= kMaxTokens)
         part.refuse("special_tokens", *ids, "a list of token ids");
       (texts == 0 ? special.before : special.after).push_back(static_cast<std::int32_t>(value.as_integer()));
+      if (special.before.size() + special.after.size() > kMaxSteps)
+        part.refuse("single", piece, fmt::format("{} tokens around a text", kMaxSteps));
     }
   }
   if (texts != 1) part.refuse("single", fmt::format("a template with the text {} times", texts), "one with it once");
@@ -233,6 +241,7 @@ void read_decoder(const JsonValue* value, const std::string& file, ChainParts& p
   }
   bool is_one = false;  // the tokens have become one text
   read_parts(value, "decoder", "decoders", file, [&](const std::string& type, JsonPart& part) {
+    if (parts.of_token.size() + parts.of_text.size() == kMaxSteps) part.refuse("type", type, fmt::format("{} decoders", kMaxSteps));
     TextStep step{.kind = Kind::kBytes};
     bool joins = false;
     if (type == "ByteLevel") {
@@ -244,7 +253,7 @@ void read_decoder(const JsonValue* value, const std::string& file, ChainParts& p
       is_one = true;
       return;
     } else if (type == "Replace") {
-      read_replace(part, step);
+      read_replace(part, step, parts);
     } else if (type == "Strip") {
       step.kind = Kind::kStripText;
       step.found = part.text("content");
@@ -259,7 +268,7 @@ void read_decoder(const JsonValue* value, const std::string& file, ChainParts& p
 }
 
 // A list of "left right" strings, or of pairs, which newer files have.
-void read_merges(JsonScanner& scanner, const std::string& file, MergeReader& reader) {
+void read_merges(JsonScanner& scanner, const std::string& file, ChainParts& parts) {
   scanner.items([&] {
     std::size_t values_left = kMaxMergeValues;
     const JsonValue merge = scanner.value(values_left);
@@ -277,7 +286,7 @@ void read_merges(JsonScanner& scanner, const std::string& file, MergeReader& rea
       return;
     }
     if (left.empty() || right.empty()) refuse_merge("is no merge of two tokens");
-    if (const std::string_view wrong = reader.add(left, right); !wrong.empty())
+    if (const std::string_view wrong = add_merge(left, right, parts); !wrong.empty())
       refuse_merge(fmt::format("cannot be merged: {}", wrong));
   });
 }
@@ -301,8 +310,7 @@ class TokenizerJson {
 
   // Once the tokens and the prefix are known.
   void read_later_merges() {
-    MergeReader reader(parts_.tokens, parts_.rules.prefix, parts_.merges);
-    if (merges_) read_merges(*merges_, file_, reader);
+    if (merges_) read_merges(*merges_, file_, parts_);
   }
 
  private:
@@ -357,6 +365,9 @@ void read_model(const JsonValue& value, TokenizerJson& json, ChainParts& parts) 
   parts.rules.fuse_unk = model.flag("fuse_unk", false);
   parts.rules.prefix = model.text("continuing_subword_prefix", "");
   parts.rules.suffix = model.text("end_of_word_suffix", "");
+  if (parts.rules.prefix.size() + parts.rules.suffix.size() > kMaxAffixes)
+    model.refuse("continuing_subword_prefix", parts.rules.prefix,
+                 fmt::format("{} bytes of it and end_of_word_suffix", kMaxAffixes));
   const std::string unk = model.text("unk_token", "");
   if (const JsonValue* vocab = model.find("vocab"); vocab == nullptr || !vocab->is_object())
     model.refuse("vocab", vocab == nullptr ? JsonValue() : *vocab, "an object of token: id");

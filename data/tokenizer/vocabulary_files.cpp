@@ -38,13 +38,13 @@ std::string_view take_line(std::string_view& rest) {
   return line;
 }
 
-std::string_view MergeReader::add(std::string_view left, std::string_view right) {
-  const std::int32_t left_id = tokens_.find(left), right_id = tokens_.find(right);
+std::string_view add_merge(std::string_view left, std::string_view right, ChainParts& parts) {
+  const std::int32_t left_id = parts.tokens.find(left), right_id = parts.tokens.find(right);
   if (left_id < 0 || right_id < 0) return "a part is no token";
-  merged_.assign(left).append(right.substr(std::min(prefix_.size(), right.size())));
-  const std::int32_t result = tokens_.find(merged_);
+  const std::size_t prefix = std::min(parts.rules.prefix.size(), right.size());
+  const std::int32_t result = parts.tokens.find(std::string(left).append(right.substr(prefix)));
   if (result < 0) return "the result is no token";
-  merges_.push_back({left_id, right_id, result});
+  parts.merges.push_back({left_id, right_id, result});
   return "";
 }
 
@@ -71,7 +71,6 @@ void read_vocabulary(const VocabularyFiles& files, ChainParts& parts) {
       error.add_context("; not a JSON object of token: id; use the files of one tokenizer");
     throw;
   }
-  MergeReader reader(parts.tokens, parts.rules.prefix, parts.merges);
   std::int64_t line_number = 0;
   for (std::string_view rest = files.merges_txt; !rest.empty();) {
     const std::string_view line = take_line(rest);
@@ -84,7 +83,7 @@ void read_vocabulary(const VocabularyFiles& files, ChainParts& parts) {
     };
     if (space == std::string_view::npos || line.find(' ', space + 1) != std::string_view::npos)
       refuse_line("is not \"left right\"");
-    if (const std::string_view wrong = reader.add(line.substr(0, space), line.substr(space + 1)); !wrong.empty())
+    if (const std::string_view wrong = add_merge(line.substr(0, space), line.substr(space + 1), parts); !wrong.empty())
       refuse_line(fmt::format("cannot be merged: {} of {}", wrong, files.vocab_source));
   }
 }

@@ -19,21 +19,8 @@ std::string_view take_line(std::string_view& rest);
 // The object of token: id that comes next. DataError that names `source`: an id that is none, or occurs twice.
 void read_vocab(JsonScanner& scanner, const std::string& source, TokenTexts& tokens);
 
-// Adds merges whose parts and results are tokens.
-class MergeReader {
- public:
-  MergeReader(const TokenTexts& tokens, std::string_view prefix, std::vector<BpeMerge>& merges)
-      : tokens_(tokens), prefix_(prefix), merges_(merges) {}
-
-  // Returns what is wrong, or "".
-  std::string_view add(std::string_view left, std::string_view right);
-
- private:
-  const TokenTexts& tokens_;
-  std::string_view prefix_;  // continuing_subword_prefix
-  std::vector<BpeMerge>& merges_;
-  std::string merged_;
-};
+// Adds a merge whose parts and result are tokens. Returns what is wrong, or "".
+std::string_view add_merge(std::string_view left, std::string_view right, ChainParts& parts);
 
 // The model of vocab.json ({"token": id, ...}) and merges.txt ("left right" a line, best first; lines "#version..." are skipped),
 // both in the printable spelling of bytes. Replaces the tokens and merges of `parts`. The names are for messages. DataError.

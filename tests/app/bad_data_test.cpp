@@ -194,7 +194,7 @@ TEST_F(BadData, RecordsAreCompared) {
 TEST_F(BadData, InterruptedPairsAreRefused) {
   const std::string prefix = copy("half");
   std::filesystem::rename(prefix + ".idx", prefix + ".idx.before-overwrite");
-  const std::string command = fmt::format("mv -f '{0}.idx.before-overwrite' '{0}.idx'", prefix);
+  const std::string command = fmt::format("mv -f {0}.idx.before-overwrite {0}.idx", prefix);
   refuse({"data.train=" + prefix}, {prefix + ": a command that wrote this data set was interrupted half-way", command});
   const std::string said = place_.train({"data.train=" + prefix}).err;
   EXPECT_TRUE(said.starts_with(fmt::format("trident: data.train = {0}: {0}: a command", prefix))) << said;

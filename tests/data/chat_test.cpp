@@ -218,7 +218,9 @@ TEST(ChatTemplates, HostileTemplatesEndSoon) {
     return out;
   };
   const std::string doubling = "{% set n = namespace(x='ab', l=[]) %}{% for i in range(99999) %}";
-  const std::string kHostile[] = {
+  const std::string long_text =
+      "{% set x = ('\\x01' * 1000) * 1000 %}{% set d = dict(a=1, b=1, c=1, d=1, e=1, f=1, g=1, h=1, i=1) %}";
+  std::vector<std::string> hostile = {
       repeated("{% for i in range(99999) %}", 5) + repeated("{% endfor %}", 5),
       doubling + "{% set n.x = n.x + n.x %}{% endfor %}",
       doubling + "{% set n.x = n.x ~ n.x %}{{ n.x }}{% endfor %}",
@@ -247,8 +249,21 @@ TEST(ChatTemplates, HostileTemplatesEndSoon) {
       doubling + "{{ range(99999) | list | length }}{% endfor %}",
       doubling + "{{ range(99999) | unique | list | length }}{% endfor %}",
       doubling + "{{ dict(messages[0]) | dictsort }}{% endfor %}",
+      "{{ dict(" + repeated("a=1,", 256) + ") }}",
+      "{% macro m(" + repeated("a,", 256) + ") %}{% endmacro %}",
+      "{{ " + repeated("a", 256) + " }}",
+      "{% set t = (" + repeated("'b',", 99999) + ") %}" + doubling + "{% set y = 'a'.startswith(t) %}{% endfor %}",
+      long_text + "{% for i in range(5000) %}{% set y = {x: 1} %}{% endfor %}",
   };
-  for (const std::string& source : kHostile) {
+  std::string names;
+  for (int i = 0; i < 20000; ++i) names += fmt::format("'{}': 1,", i);
+  hostile.push_back(fmt::format("{{% set d = {{{}}} %}}{}{{% set y = dict(d) %}}{{% endfor %}}", names, doubling));
+  hostile.push_back(fmt::format("{{% set d = {{{}}} %}}{}{{% set y = namespace(d) %}}{{% endfor %}}", names, doubling));
+  for (const std::string_view work :
+       {"'b'.strip(x)", "x | indent", "x | int", "x | float", "[x, x] | unique | list", "[x] | map('int') | list",
+        "[1, 2] | map(attribute=x) | list", "d[x]", "d.get(x)", "x in d", "[x] | string", "x | tojson"})
+    hostile.push_back(fmt::format("{}{}{{% set y = {} %}}{{% endfor %}}", long_text, doubling, work));
+  for (const std::string& source : hostile) {
     const auto begin = std::chrono::steady_clock::now();
     EXPECT_TRUE(contains(template_refusal(source), "chat.jinja:1:")) << source.substr(0, 80) << ": " << template_refusal(source);
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -67,7 +67,7 @@ std::string refusal(const std::string& prefix) {
 }
 
 std::string command_in(const std::string& message) {
-  const std::size_t at = std::min(message.find(": mv -f '"), message.find(": rm -f '"));
+  const std::size_t at = std::min(message.find(": mv -f "), message.find(": rm -f "));
   EXPECT_NE(at, std::string::npos) << message;
   return at == std::string::npos ? "false" : message.substr(at + 2);
 }

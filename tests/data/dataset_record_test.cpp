@@ -190,14 +190,14 @@ TEST_F(RecordTest, DamagedRecordsAreRefused) {
   const std::string good = read_file(record_path(prefix_));
   for (const auto& [from, to, what] : std::vector<std::array<std::string, 3>>{
            {"{", "[", "trident.json:"},
-           {"\"version\": 1", "\"version\": 3", "version is 3"},
-           {"\"version\": 1", "\"version\": 2", "mask is missing"},
-           {"\"tokens\": 3", "\"tokens\": -3", "tokens is not a count"},
-           {"\"tokens\": 3", "\"tokens\": \"3\"", "tokens is not a count"},
-           {"\"tokens\"", "\"Tokens\"", "tokens is missing"},
-           {"\"name\": \"ours\"", "\"name\": 5", "name is not a string"},
-           {"\"sources\": [", "\"sources\": 1, \"old\": [", "sources is not a list"},
-           {"\"bin\": {", "\"bin\": 1, \"old\": {", "no object"}}) {
+           {"\"version\": 1", "\"version\": 3", "version is \"3\""},
+           {"\"version\": 1", "\"version\": 2", "mask is \"null\"; known is an object"},
+           {"\"tokens\": 3", "\"tokens\": -3", "tokens is \"-3\"; known is a count"},
+           {"\"tokens\": 3", "\"tokens\": \"3\"", "tokens is \"3\"; known is a count"},
+           {"\"tokens\"", "\"Tokens\"", "tokens is \"null\"; known is a count"},
+           {"\"name\": \"ours\"", "\"name\": 5", "tokenizer.name is \"5\"; known is a string"},
+           {"\"sources\": [", "\"sources\": 1, \"old\": [", "sources is \"1\"; known is a list"},
+           {"\"bin\": {", "\"bin\": 1, \"old\": {", "bin is \"1\"; known is an object"}}) {
     write_file(record_path(prefix_), change(from, to));
     expect_error<DataError>([&] { read_record(prefix_); }, {record_path(prefix_), what, "remove this file"});
     write_file(record_path(prefix_), good);

@@ -246,6 +246,12 @@ TEST(PatternMatcher, StepsAreLimited) {
   PatternProgram::Matcher matcher(program, long_text);
   expect_error<DataError>([&] { matcher.match_at(0); }, {"steps"});
   EXPECT_LT(matcher.num_steps(), std::uint64_t{1} << 27);
+  // Looks that fail at once, and choices that are never gone back to.
+  for (const std::string_view part : {"(?!x)", "(?:|b)", "(?>|b)"}) {
+    std::string pattern;
+    for (int i = 0; i < 2000; ++i) pattern += part;
+    expect_error<DataError>([&] { ends_of(*piece_scanner(pattern + "a", "t"), hostile); }, {"more than 64 steps a byte"});
+  }
 }
 
 }  // namespace

@@ -151,6 +151,13 @@ TEST(TokenizerChains, AddedTokensAreCutInLinearTime) {
             [](const AddedToken& token, std::string_view) { EXPECT_EQ(token.id, 399); },
             [&](std::string_view part) { between += std::ssize(part); });
   EXPECT_EQ(between, 2'000'000 - 399);
+  // Each takes all the white space behind it along, and the next one begins in it.
+  std::size_t taken = 0, last = 0;
+  AddedTokens({{.content = " ", .rstrip = true}})
+      .cut(std::string(1'000'000, ' '), [](const AddedToken&, std::string_view) { return true; },
+           [&](const AddedToken&, std::string_view covers) { ++taken, last = covers.size(); }, [](std::string_view) {});
+  EXPECT_EQ(taken, 1'000'000u);
+  EXPECT_EQ(last, 1u);
 }
 
 }  // namespace

@@ -403,7 +403,20 @@ TEST_F(TokenizerJson, HostileFilesAreRefused) {
       nlohmann::json::parse(R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x"}}, {"Sequence": {"id": "A"}}],
                                    "special_tokens": {"x": {"id": "x", "ids": [4000], "tokens": ["x"]}}})"),
       {"the post-processor adds id 4000"});
-  refuse("/added_tokens/1", {{"id", 259}, {"content", std::string(5 << 20, 'x')}}, {"added tokens of more than 4194304 bytes"});
+  refuse("/added_tokens/1", {{"id", 259}, {"content", std::string(5 << 20, 'x')}}, {"added tokens of more than 2097152 bytes"});
+  const nlohmann::json token = {{"SpecialToken", {{"id", "x"}}}}, text = {{"Sequence", {{"id", "A"}}}};
+  json = {{"type", "TemplateProcessing"}, {"single", {token, text}}};
+  json["special_tokens"]["x"] = {{"id", "x"}, {"ids", std::vector<int>(65, 0)}, {"tokens", {"x"}}};
+  refuse("/post_processor", json, {"post_processor.single", "64 tokens around a text"});
+  json["single"] = std::vector<nlohmann::json>(65, text);
+  refuse("/post_processor", json, {"post_processor.single is \"65 pieces\"; known is 64 pieces"});
+  const nlohmann::json same = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "a"}};
+  refuse("/decoder", {{"type", "Sequence"}, {"decoders", std::vector<nlohmann::json>(65, same)}},
+         {"decoders[64].type", "64 decoders"});
+  const nlohmann::json split = {{"type", "Split"}, {"pattern", {{"Regex", std::string(9000, 'a')}}}, {"behavior", "Isolated"}};
+  refuse("/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {split, split}}},
+         {"pre_tokenizer.pretokenizers[1].pattern: more than 16384 bytes of patterns"});
+  refuse("/model/continuing_subword_prefix", std::string(257, '#'), {"model.continuing_subword_prefix", "256 bytes"});
   json = gpt2_style_json();
   json["normalizer"] = {{"type", "Strip"}};
   json["added_tokens"].push_back({{"id", 259}, {"content", "\n"}, {"normalized", true}});
