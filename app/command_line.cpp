@@ -153,8 +153,13 @@ void refuse_extras(const CLI::App& app, const Arguments& arguments, const FlagTe
     }
     const bool is_value = is_flag(word) && word.find('=') == word.npos && !next.empty() && !is_flag(next);
     const bool is_extra = i + 1 < extras.size() && extras[i + 1] == next;
-    if (i + 4 < extras.size() && is_number(next) && is_number(extras[i + 3]))  // Megatron-LM's blend
-      for (std::size_t j = i + 2; j < extras.size() && !is_flag(extras[j]); ++j) next += " " + extras[j];
+    if (is_value && is_extra && plain_foreign_name(word) == "data_path" && app.get_option_no_throw("--data") == nullptr) {
+      JsonValue::Array files{next};
+      std::string blend = next;
+      for (std::size_t j = i + 2; j < extras.size() && !is_flag(extras[j]); blend += ' ' + extras[j++])
+        files.emplace_back(extras[j]);
+      if (files.size() > 1) next = is_number(next) ? blend : to_json_text(files);
+    }
     if (is_value && is_extra) ++i;
     if (!faults.empty() && !is_flag(word)) continue;
     std::string remedy = flag_here(app, word, next);
@@ -262,19 +267,6 @@ std::string said_text(const ForeignLeaf& leaf) {
   const std::string value = leaf.value.is_string() ? leaf.value.as_string() : value_text(leaf.value);
   if (!leaf.key.starts_with('-')) return fmt::format("{}: {}", leaf.key, value);
   return leaf.value == JsonValue(true) ? leaf.key : fmt::format("{} {}", leaf.key, value);
-}
-
-bool is_reserved(const ImportedValue& value) {
-  const Option* const option = find_option(value.path);
-  if (option == nullptr) return false;
-  const auto is_it = [&](const ReservedValue& it) { return JsonValue(it.value) == value.value; };
-  if (option->status != OptionStatus::kReserved) return std::ranges::any_of(option->reserved_values, is_it);
-  try {
-    checked_value(*option, value.value, "");
-    return false;  // a neutral one
-  } catch (const ConfigError&) {
-    return true;
-  }
 }
 
 std::string neutral_setting(const ImportedValue& value) {

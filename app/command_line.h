@@ -37,8 +37,6 @@ OptionValues values_of_file(const ConfigFlags& flags);
 void take_import(OptionValues& values, const Import& import);
 // "--lr 1e-5", "--bf16", "zero_stage: 2".
 std::string said_text(const ForeignLeaf& leaf);
-// Whether it asks for what is not built.
-bool is_reserved(const ImportedValue& value);
 // "--set offload.optimizer=none": asks for nothing that is not built.
 std::string neutral_setting(const ImportedValue& value);
 

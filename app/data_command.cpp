@@ -245,13 +245,11 @@ void data_merge_command(const Arguments& arguments, const CommandContext& contex
   check_output(output);
 
   const Interruption interruption("no file was changed");
-  const double start = monotonic_seconds();
-  ProgressLine line(context, "data merge", start);
+  ProgressLine line(context, "data merge");
   const Overwrite replacing = overwrite ? Overwrite::kYes : Overwrite::kNo;
   const MergeStats stats = merge_datasets(inputs, output, replacing, [&](std::int64_t done, std::int64_t all) {
     interruption.check();
-    const double now = monotonic_seconds();
-    line.update(done, all, fmt::format("{}/s", bytes_text(static_cast<double>(done) / (now - start))), now);
+    line.bytes(done, all);
   });
   line.finish();
   context.out << fmt::format("{}, {} from {}\n", made(output, stats.documents), counted(stats.tokens, "token"),
@@ -290,7 +288,7 @@ void data_pack_command(const Arguments& arguments, const CommandContext& context
   options.overwrite = overwrite ? Overwrite::kYes : Overwrite::kNo;
 
   const Interruption interruption("no file was changed");
-  ProgressLine line(context, "data pack", monotonic_seconds());
+  ProgressLine line(context, "data pack");
   const PackStats stats = pack_datasets(inputs, output, options, [&](std::int64_t done, std::int64_t total) {
     interruption.check();
     line.count(done, total, "sequences");

@@ -9,7 +9,6 @@
 
 #include "app/command_line.h"
 #include "app/progress_line.h"
-#include "core/clock.h"
 #include "core/counted.h"
 #include "core/json_reader.h"
 #include "core/number_text.h"
@@ -76,11 +75,9 @@ DatasetSummary read_whole(const IndexedDataset& dataset, const Tokenizer* tokeni
   SummaryOptions wanted;
   if (tokenizer != nullptr) wanted.end_token = tokenizer->special_ids().eod;
   if (options.check) wanted.vocab_size = vocabulary_of(options, tokenizer, record);
-  const double start = monotonic_seconds();
-  ProgressLine line(context, "data inspect", start);
+  ProgressLine line(context, "data inspect");
   return summarize(dataset, wanted, [&](const SummaryProgress& seen) {
-    const double now = monotonic_seconds(), done = static_cast<double>(seen.tokens_done * size_of(dataset.type()));
-    line.update(seen.tokens_done, seen.tokens_total, fmt::format("{}/s", bytes_text(done / (now - start))), now);
+    line.bytes(seen.tokens_done * size_of(dataset.type()), seen.tokens_total * size_of(dataset.type()));
   });
 }
 

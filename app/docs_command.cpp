@@ -1,4 +1,5 @@
 // trident docs [PAGE | timeline --config FILE [--set path=value ...]]: the pages of docs/, and what of them the code computes.
+// trident schema
 #include <algorithm>
 #include <filesystem>
 #include <ostream>
@@ -104,6 +105,12 @@ void docs_command(const Arguments& arguments, const CommandContext& context) {
     throw ConfigError(fmt::format("trident docs: there is no page {}; trident docs lists them{}", in_quotes(page),
                                   page_hint(page, pages)));
   }
+}
+
+void schema_command(const Arguments& arguments, const CommandContext& context) {
+  CLI::App app("Print the JSON Schema of the configuration, for editors.", "trident schema");
+  if (!parse_flags(app, arguments, context)) return;
+  context.out << to_json_text(options_schema(), 2) << '\n';
 }
 
 }  // namespace trident

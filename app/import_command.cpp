@@ -140,7 +140,7 @@ std::string next_steps(const Import& import, OptionValues values, const ImportFl
     add(fmt::format("--set {}", setting.substr(0, setting.find_first_of(" ,"))));
   }
   for (const ImportedValue& it : import.values)  // without what is not built, and with what only the user knows
-    if (is_reserved(it)) add(neutral_setting(it));
+    if (!it.not_built.empty()) add(neutral_setting(it));
     else if (const auto is_it = [&](const auto& one) { return one.first == it.path; };
              !it.unknown.empty() && std::ranges::none_of(missing, is_it))
       add(fmt::format("--set {}=...", it.path));
@@ -154,7 +154,7 @@ void refuse_reserved(const Import& import) {
     if (key.verdict == Verdict::kNotBuilt)
       names += fmt::format("{}{} {} ({})", names.empty() ? "" : "; ", place_of(key.leaf), said_text(key.leaf), key.to);
   for (const ImportedValue& value : import.values)
-    if (is_reserved(value)) settings += ' ' + neutral_setting(value);
+    if (!value.not_built.empty()) settings += ' ' + neutral_setting(value);
   if (names.empty()) return;
   const std::string without =
       settings.empty() ? "" : fmt::format(", or train without them: trident train --import ...{}", settings);
@@ -169,7 +169,7 @@ StudySpec neighbours_of(const Import& import, const ImportFlags& flags) {
   for (const std::string& setting : flags.base.settings) values.take_setting(setting);
   std::vector<std::string> built;
   for (const ImportedValue& value : import.values)
-    if (is_reserved(value)) built.push_back(fmt::format("{}={}", value.path, find_option(value.path)->fallback));
+    if (!value.not_built.empty()) built.push_back(fmt::format("{}={}", value.path, find_option(value.path)->fallback));
   const auto arm = [&](std::string name, std::vector<std::string> settings) {
     settings.insert(settings.end(), built.begin(), built.end());
     return StudyArm{std::move(name), std::move(settings)};

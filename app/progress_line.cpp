@@ -8,6 +8,8 @@
 #include <ostream>
 #include <utility>
 
+#include "core/number_text.h"
+
 namespace trident {
 namespace {
 
@@ -39,6 +41,11 @@ void ProgressLine::update(std::int64_t done, std::int64_t total, const std::stri
 
 void ProgressLine::count(std::int64_t done, std::int64_t total, const std::string& things) {
   update(done, total, fmt::format("{}/{} {}", done, total, things));
+}
+
+void ProgressLine::bytes(std::int64_t done, std::int64_t total) {
+  const double now = monotonic_seconds();
+  update(done, total, fmt::format("{}/s", bytes_text(static_cast<double>(done) / (now - start_seconds_))), now);
 }
 
 void ProgressLine::finish() {

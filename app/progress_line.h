@@ -24,8 +24,9 @@ class ProgressLine {
   // every 30 seconds at most. The time left is extrapolated from when nothing was done; a `total` of 0 is not known, and neither is
   // the time left.
   void update(std::int64_t done, std::int64_t total, const std::string& text, double now_seconds = monotonic_seconds());
-  // The same with the text "312/1024 windows".
+  // The same with the text "312/1024 windows", or with the rate "1.2 GB/s".
   void count(std::int64_t done, std::int64_t total, const std::string& things);
+  void bytes(std::int64_t done, std::int64_t total);
   // Takes the line away from a terminal.
   void finish();
 

@@ -36,7 +36,7 @@ void check_import(const OptionValues& values, const Import& import) {
     if (value.is_default || is_set) continue;
     if (!value.unknown.empty())
       refuse(fmt::format("{}: {}; give its value: --set {}=...", value.origin, value.unknown, value.path));
-    if (!is_reserved(value)) continue;
+    if (value.not_built.empty()) continue;
     std::string remedy = fmt::format("not built yet; leave it out there, or train without: {}", neutral_setting(value));
     for (const ReservedValue& reserved : find_option(value.path)->reserved_values)
       if (JsonValue(reserved.value) == value.value) remedy = fmt::format("{} (--set {}=...)", reserved.remedy, value.path);

@@ -59,7 +59,8 @@ std::optional<ForeignSystem> program_system(std::string_view program) {
 
 constexpr std::string_view kOtherModels =  // parts of the names of Megatron-LM's programs
     "bert t5 ict retro realm orqa biencoder vision vlm dino inpaint classify multimodal mamba hybrid prefix";
-constexpr std::string_view kClis = "swift megatron trl axolotl llamafactory-cli";  // they take an action first
+constexpr std::string_view kClis = "swift megatron trl axolotl llamafactory-cli",  // they take an action first
+                           kActions = "train sft pt rlhf dpo kto grpo rloo reward orpo cpo simpo gkd ppo";
 
 // Words that begin a part of a command.
 enum class Starter : std::uint8_t { kNone, kWrapper, kPython, kOuter, kRanks, kAccelerate, kProgram };
@@ -100,6 +101,9 @@ class Command {
   [[noreturn]] void fail(const ShellWord& word, std::string_view why) const { refuse_at(file_, word.line, word.column, why); }
   Starter kind_here() const { return words_.empty() ? Starter::kNone : starter(words_[0].text); }
   void skip_word() { words_ = words_.subspan(1); }
+  bool lacks_action() const {
+    return is_listed(last_part(words_[0].text), kClis) && (words_.size() < 2 || !is_listed(words_[1].text, kActions));
+  }
 
   // Up to the program; false: there is none.
   bool take_launchers() {
@@ -108,7 +112,7 @@ class Command {
       fail(words_[0], words_[0].unknown);
     while (kind_here() == Starter::kWrapper) {
       do skip_word();
-      while (!words_.empty() && kind_here() == Starter::kNone);
+      while (!words_.empty() && (kind_here() == Starter::kNone || lacks_action()));  // conda run -n trl
     }
     std::vector<Launcher> launchers;
     const ShellWord* python = nullptr;
@@ -181,15 +185,15 @@ class Command {
   }
   // The program's name and words; false: it trains nothing.
   bool take_program() {
-    const ShellWord program = words_[0];
+    ShellWord program = words_[0];
     const std::string name(last_part(program.text));
+    if (name.find_first_of("$`") == name.npos) program.unknown.clear();  // the folder that it lies in says nothing
+    if (lacks_action()) return false;
     skip_word();
     std::string_view action = "";
     if (is_listed(name, kClis)) {
-      if (words_.empty() || !is_listed(words_[0].text, "train sft pt rlhf dpo kto grpo rloo reward orpo cpo simpo gkd ppo"))
-        return false;
       action = words_[0].text;
-      if (name == "trl") passes_on_ = ForeignSystem::kAccelerate;
+      if (is_listed(name, "trl axolotl")) passes_on_ = ForeignSystem::kAccelerate;
       if (name == "megatron") passes_on_ = ForeignSystem::kMegatron;
       skip_word();
     }
@@ -274,7 +278,7 @@ class Command {
   void add(ForeignSystem system, const ShellWord& word, std::string key, JsonValue value, const ShellWord* unknown = nullptr) {
     if (unknown == nullptr && !word.unknown.empty()) unknown = &word;
     const auto row_of = [&](ForeignSystem one) { return find_foreign_key(one, flag_name(key), ""); };
-    if (passes_on_ && (system == ForeignSystem::kHuggingFace || system == ForeignSystem::kSwift)) {
+    if (passes_on_ && (system == ForeignSystem::kHuggingFace || base_of(system))) {
       const ForeignKey *const own = row_of(system), *const other = foreign_tables().find_key(*passes_on_, flag_name(key));
       const bool is_own = own != nullptr && (own->verdict != Verdict::kRefused || *passes_on_ != ForeignSystem::kMegatron ||
                                              flag_name(key) == "loss_scale");  // a name of weights there, no number

@@ -69,6 +69,13 @@ void derive_length(Facts& facts) {
     facts.erase("run.epochs");
   }
   if (facts.is_given("run.steps") && !facts.is_given("run.epochs")) facts.erase("run.epochs");
+  const auto number = [&](std::string_view name) { return facts.is_open(name) ? std::nullopt : facts.number(name); };
+  if (const auto samples = number("@train_samples"), tokens = number("@train_tokens"), length = number("batch.sequence");
+      samples && tokens && length) {  // Megatron-DeepSpeed ends where the first of both does
+    const std::string_view later = *samples * *length > *tokens ? "@train_samples" : "@train_tokens";
+    facts.remark(later, "the other number ends the run before");
+    facts.erase(later);
+  }
   apply(facts, {"run.steps", "@train_samples", "batch.global", Round::kDown});
   apply(facts, {"run.steps", "@train_tokens", "batch.global batch.sequence", Round::kDown});
 }

@@ -164,10 +164,9 @@ void apply(Facts& facts, const Formula& formula) {
   if (formula.round == Round::kNot)  // a product of decimal fractions as people write it: 1e-6, not 1.0000000000000002e-06
     fact.value = std::strtod(fmt::format("{:.15g}", value).c_str(), nullptr);
   else
-    fact.value = whole_number(formula.round == Round::kUp        ? std::ceil(value)
-                              : formula.round == Round::kNearest ? std::nearbyint(value)
-                              : formula.round == Round::kDown    ? std::max(1.0, std::floor(value))
-                                                                 : value,
+    fact.value = whole_number(formula.round == Round::kUp     ? std::ceil(value)
+                              : formula.round == Round::kDown ? std::max(1.0, std::floor(value))
+                                                              : value,
                               {&fact});
   facts.take(formula.to, std::move(fact));
 }
@@ -220,6 +219,9 @@ void Facts::take(std::string_view name, Fact fact) {
     return;
   } else if (is_same_value(known.value, fact.value)) {
     known.origin = computed({}, {&known, &fact}).origin;
+  } else if (known.is_open() != fact.is_open()) {  // nobody knows whether they are the same
+    if (known.is_open()) std::swap(known, fact);
+    remark(fact, fmt::format("{} counts in its place", known.origin));
   } else if (fact.weight != Weight::kFallback) {
     const std::string ours =
         name.starts_with('@') ? "" : fmt::format(" ({}: {} and {})", name, to_json_text(fact.value), to_json_text(known.value));

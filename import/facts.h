@@ -93,7 +93,7 @@ Fact of_default(ForeignSystem system, JsonValue value, std::string_view why = ""
 // their origins, beyond 9e15, up to which doubles hold every integer, and for a quotient by zero.
 std::int64_t whole_number(double value, std::initializer_list<const Fact*> from);
 
-enum class Round : std::uint8_t { kExact, kDown, kNearest, kUp, kNot };  // kExact refuses fractions; kDown gives 1 at least
+enum class Round : std::uint8_t { kExact, kDown, kUp, kNot };  // kExact refuses fractions; kDown gives 1 at least
 
 // `to` is the product of facts over that of others, where the first of them that begins with @, or else the first, is said.
 struct Formula {

@@ -51,8 +51,7 @@ constexpr std::array<Kind, 9> kKinds = {{
 }};
 
 bool is_hugging_face(ForeignSystem system) {
-  return system == ForeignSystem::kHuggingFace || system == ForeignSystem::kSwift || system == ForeignSystem::kAxolotl ||
-         system == ForeignSystem::kLlamaFactory || system == ForeignSystem::kOthers;
+  return system == ForeignSystem::kHuggingFace || system == ForeignSystem::kOthers || base_of(system);
 }
 
 constexpr std::size_t kMaxForeignKeys = 5'000;  // of all inputs together: messages list every place that says the same
@@ -328,8 +327,10 @@ class Inputs {
       refuse_at(file, leaf.line, leaf.column,
                 fmt::format("{} names the file that it stands in; leave it out", in_quotes(leaf.key)));
     const ForeignSystem own = is_open ? system.value_or(leaf.system) : leaf.system;
-    for (std::size_t k = first; k < leaves_.size(); ++k)
-      if (leaves_[k].system == ForeignSystem::kOthers) leaves_[k].system = own;
+    for (std::size_t k = is_open ? first : leaves_.size(); k < leaves_.size(); ++k) {
+      const bool is_named = leaves_[k].key != "program" || find_foreign_key(own, "program", "") != nullptr;
+      if (leaves_[k].system == ForeignSystem::kOthers && is_named) leaves_[k].system = own;
+    }
     if (!is_launch) replace_keys(file, own, first, leaf.file);
     return 0;
   }

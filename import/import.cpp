@@ -42,9 +42,7 @@ std::string origin_of(const ForeignLeaf& leaf) {
 bool is_neutral(const JsonValue& value) {
   if (value.is_array() || value.is_object()) return value.is_array() ? value.items().empty() : value.members().empty();
   const std::string text = lower(text_of(value));
-  for (const std::string_view neutral : {"", "null", "none", "no", "false", "0", "0.0"})
-    if (text == neutral) return true;
-  return false;
+  return text.empty() || is_listed(text, "null none no false 0 0.0");
 }
 
 // An argument of the script is the value, or a part of it.
@@ -58,11 +56,8 @@ bool is_comment(std::string_view key) {
 
 std::optional<bool> bool_in(std::string_view text) {
   const std::string word = lower(text);
-  for (const std::string_view yes : {"true", "yes", "on", "1"})
-    if (word == yes) return true;
-  for (const std::string_view no : {"false", "no", "off", "0"})
-    if (word == no) return false;
-  return std::nullopt;
+  if (is_listed(word, "true yes on 1")) return true;
+  return is_listed(word, "false no off 0") ? std::optional(false) : std::nullopt;
 }
 
 JsonValue::Array list_of(const JsonValue& value) {
@@ -348,7 +343,7 @@ class Resolver {
         if (!takes(option->takes, Takes::kSources) && !takes(option->takes, Takes::kTexts)) value.value = checked;
       } catch (const ConfigError& error) {
         if (!is_reserved(*option, fact.value)) throw;
-        not_built_.emplace(path, std::string_view(error.what()).substr(fact.origin.size() + 2));
+        value.not_built = std::string_view(error.what()).substr(fact.origin.size() + 2);
       }
     out_.values.push_back(std::move(value));
   }
@@ -385,10 +380,8 @@ class Resolver {
     const auto say = [&](const ImportedValue& value) {
       append_sentence(key.to, fmt::format("{} = {}", value.path, value_text(value.value)));
       any = true;
-      if (const auto refusal = not_built_.find(value.path); refusal != not_built_.end()) {
-        reserved = true;
-        append_sentence(key.note, refusal->second);
-      }
+      reserved |= !value.not_built.empty();
+      append_sentence(key.note, value.not_built);
     };
     const std::string_view to = one.to;
     for (const bool is_direct : {true, false})
@@ -433,7 +426,6 @@ class Resolver {
   std::set<ForeignSystem> present_;
   // The rows and the origin of the first of each flag, as typed.
   std::map<std::pair<ForeignSystem, std::string>, std::pair<std::vector<const ForeignKey*>, std::string>> flags_;
-  std::map<std::string, std::string, std::less<>> not_built_;  // path, and the refusal of the option table
   Import out_;
 };
 

@@ -28,6 +28,7 @@ struct ImportedValue {
   std::string origin;       // "zero2.yaml:8 zero_stage: 2", "TrainingArguments' default"
   bool is_default = false;  // no input said so: a base that gives the key wins
   std::string unknown = {};  // why the value is not known: "\"$1\" is an argument of the script"; "": it is
+  std::string not_built = {};  // the option table's refusal of what is reserved; "": it is built
 };
 
 struct Import {

@@ -372,7 +372,8 @@ class Reader : FileReader {
     script_.commands.push_back(std::move(command));
     if (name == "return") end();
     // Nothing behind it runs; behind a test, and within blocks, functions and other shells, it is taken for a command.
-    const bool is_outermost = runs_ == 0 && !is_conditional_ && !is_called_ && before_.empty() && blocks_.size() == 1;
+    const bool is_apart = has("&|", peek()) && peek(1) != peek();  // a shell of its own, which alone ends
+    const bool is_outermost = runs_ == 0 && !is_conditional_ && !is_called_ && before_.empty() && blocks_.size() == 1 && !is_apart;
     const bool execs = name == "exec" && words.size() > 1 && !has("<>{", texts[1][0]);  // else its redirections alone
     if (is_outermost && !blocks_[0].is_piped && (name == "exit" || execs))
       runs_ = blocks_[0].base = blocks_[0].rest = kNever;

@@ -179,13 +179,14 @@ constexpr ForeignKey kHuggingFaceRows[] = {
     differs("wandb_*, project, trackio_*, use_swanlab, swanlab_*, hub_model_revision, overwrite_hub_revision, "
      "push_to_hub_revision, benchmarks, callbacks", kSendsNothing),
     always("push_to_hub*, hub_*", "nothing is sent anywhere; trident convert makes the folder"),
+    launcher("env.*", "variables are set where the ranks start"),
     heading("Model and data"),
     {"model_name_or_path", kMapped, "model.init_from@model", {}, "must be a local folder: nothing is downloaded"},
     {"model_name", kMapped, "model.preset@model", {}, "or model.init_from, a local folder of Hugging Face's form"},
-    {"dataset_name, dataset_path, train_file", kMapped, "data.train@dataset"},
+    {"dataset_name, dataset_path, data_path, train_file", kMapped, "data.train@dataset"},
     {"validation_file", kMapped, "data.valid", {}, "the prefix that trident data prepare wrote"},
     {"tokenizer_name, tokenizer_name_or_path", kMapped, "data.tokenizer", {}, "a name, a local folder or a file"},
-    {"max_length, max_seq_length, cutoff_len, sequence_len, block_size", kMapped, "batch.sequence"},
+    {"max_length, max_seq_length, model_max_length, cutoff_len, sequence_len, block_size", kMapped, "batch.sequence"},
     {"packing = true", kMapped, "data.samples@packing", "\"packed\"", "after trident data pack"},
     {"packing", kMapped, "data.samples@packing", "\"one\"",
      "each conversation is a sample by itself, padded, without trident data pack"},
@@ -214,7 +215,7 @@ constexpr ForeignKey kHuggingFaceRows[] = {
     differs("max_train_samples, max_eval_samples", "trident data prepare takes all lines of a file: cut it before"),
     always("dataset_train_split, dataset_test_split, dataset_config, dataset_config_name, dataset_streaming, streaming, datasets*, "
      "dataset_mixture*, dataset_mixer*, dataset_splits, dataset_prompt_column, test_split_size, validation_split_percentage, "
-     "keep_linebreaks, dataset_num_proc, preprocessing_num_workers, overwrite_cache, cache_dir, tools",
+     "keep_linebreaks, lazy_preprocess, dataset_num_proc, preprocessing_num_workers, overwrite_cache, cache_dir, tools",
      "data.train and data.valid name files that trident data prepare wrote, with weights where there are several",
      "trident data prepare"),
     always("dataloader_drop_last", "a last batch that is not full takes samples of the next epoch"),

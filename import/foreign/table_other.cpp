@@ -10,6 +10,7 @@ constexpr std::string_view kOtherPrefix = "the prefix that trident data prepare 
 
 constexpr ForeignKey kOtherRows[] = {
     heading("Run and ranks"),
+    always("program", "the file that it is given says what trains"),
     {"max_iters, total_steps, training_steps, train_steps, num_train_steps", kMapped, "run.steps"},
     {"max_epochs", kMapped, "run.epochs", "", "in the place of run.steps"},
     {"out_dir, default_root_dir, save_dir", kMapped, "run.dir"},

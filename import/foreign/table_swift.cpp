@@ -93,7 +93,7 @@ constexpr ForeignKey kSwiftRows[] = {
     differs("new_special_tokens", kMoreTokens),
     always("tuner_backend, model_type, task_type, problem_type, model_kwargs*, local_repo_path, init_strategy, attn_impl, use_hf, "
      "load_args, load_data_args, ignore_args_error, add_version, create_checkpoint_symlink, safe_serialization, check_model, "
-     "acc_strategy, eval_metric", "the model's folder says what it is, and run.dir has all that a run writes"),
+     "acc_strategy, eval_metric, load_safetensors", "the model's folder says what it is, and run.dir has all that a run writes"),
     always("stream, stop_words, logprobs, top_logprobs, structured_outputs_regex, eval_use_evalscope, eval_dataset, "
      "eval_dataset_args, eval_limit, eval_generation_config, extra_eval_args", "eval.samples continues texts while a run goes on",
      "trident generate"),

@@ -73,7 +73,7 @@ constexpr ForeignKey kTorchtitanRows[] = {
     always("training.gc_freq, training.gc_debug", "there is no garbage collector"),
     always("training.dataloader, training.dataloader.*, validation.dataloader, validation.dataloader.*",
      "token files are mapped into memory and read ahead; there are no loader processes"),
-    {"debug.seed", kMapped, "run.seed"},
+    {"debug.seed, training.seed", kMapped, "run.seed"},
     {"debug.deterministic", kMapped, "cuda.deterministic"},
     always("debug.deterministic_warn_only", "every product has a form of its own that repeats its bits"),
     refused("debug.moe_force_load_balance", "there are no experts here"),

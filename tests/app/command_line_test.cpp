@@ -62,24 +62,11 @@ class CommandLine : public ::testing::Test {
   std::string config_;
 };
 
-TEST_F(CommandLine, HelpAndVersion) {
-  const Outcome help = run({"help"});
-  EXPECT_EQ(help.exit_code, 0);
-  for (const Subcommand& command : subcommands())
-    EXPECT_NE(help.out.find("  " + std::string(command.name)), std::string::npos) << command.name;
-  EXPECT_EQ(run({"--help"}).out, help.out);
+TEST_F(CommandLine, Version) {
   const std::string version = run({"--version"}).out;
   EXPECT_EQ(version.rfind("trident ", 0), 0u);
   for (const char* part : {"\ncommit:    ", "\ncompiler:  ", "\nlibraries: fmt ", ", oneDNN ", ", zlib ", ", zstd "})
     EXPECT_NE(version.find(part), std::string::npos) << part << " is not in " << version;
-  const Outcome train = run({"train", "--help"});
-  EXPECT_EQ(train.exit_code, 0);
-  EXPECT_NE(train.out.find("--print-config"), std::string::npos);
-  EXPECT_NE(run({"train", "--help-all"}).out.find(options_help()), std::string::npos);
-  EXPECT_TRUE(run({"help", "train"}).out.starts_with(train.out));  // the keys of its section follow
-  EXPECT_EQ(run({"data", "--help"}).exit_code, 0);
-  EXPECT_NE(run({"data", "prepare", "--help"}).out.find("--append-eod"), std::string::npos);
-  EXPECT_EQ(run({"schema", "--help"}).exit_code, 0);
 }
 
 TEST_F(CommandLine, UnknownSubcommandsAndActions) {
@@ -108,42 +95,23 @@ TEST_F(CommandLine, ErrorsAreOnlyShownByTerminals) {
 TEST_F(CommandLine, FlagsOfOtherProgramsAreAnsweredByOurs) {
   const std::vector<std::tuple<Arguments, std::string>> cases = {
       {{"generate", "--model", "my model"}, "say --hf 'my model' for a Hugging Face folder, or --ckpt 'my model' for a checkpoint"},
-      {{"generate", "--max-length", "20"}, "say --max-new-tokens 20"},
       {{"generate", "--max_tokens=20"}, "say --max-new-tokens 20"},
       {{"generate", "--max_new_tokens", "20"}, "did you mean --max-new-tokens?"},
-      {{"generate", "--temp", "1"}, "say --temperature 1"},
       {{"generate", "-p", "hi you"}, "say --prompt 'hi you'"},
-      {{"generate", "--num_samples", "3"}, "say -n 3"},
       {{"generate", "--num-beams", "3"}, "leave it out, there is no such thing here: --greedy takes the likeliest token"},
-      {{"generate", "--batch_size", "3"}, "say --batch 3"},
       {{"eval", "--tasks", "hellaswag"}, "no task is downloaded; put its questions into a file, and say --choices FILE"},
-      {{"eval", "--batch_size", "8"}, "say --set batch.micro=8"},
       {{"eval", "--model_args", "pretrained=x"}, "say --hf DIR for"},
       {{"convert", "--ckpt", "a"}, "say --from ckpt a --to hf DIR"},
       {{"convert", "--hf", "a"}, "say --from hf a --to ckpt DIR"},
-      {{"convert", "--output", "a"}, "say --to hf a, or --to ckpt a"},
-      {{"tokenizer", "encode", "--model", "a"}, "say --tokenizer T: gpt2, a model's folder, or a tokenizer's file"},
-      {{"data", "prepare", "--output-prefix", "a"}, "say --output a"},
       {{"data", "prepare", "--dataset_name", "a"}, "say --input a, a file: nothing is downloaded"},
-      {{"data", "prepare", "--text-column", "a"}, "say --json-key a"},
-      {{"data", "prepare", "--tokenizer-type", "GPT2BPETokenizer"}, "say --tokenizer T: gpt2,"},
-      {{"data", "pack", "x", "--seq_length=8"}, "say --sequence 8"},
-      {{"plan", "search", "--nodes", "8"}, "say --gpus N, those of all nodes together"},
       {{"plan", "search", "--gpus-per-node", "8"}, "say --gpus N, those of all nodes together"},
-      {{"plan", "search", "--top-k", "3"}, "say --best 3"},
       {{"plan", "search", "--model", "llama3-8b", "--config", "c"}, "say --set model.preset=llama3-8b"},
-      {{"plan", "search", "--output", "x"}, "say --write x, the configuration with the best layout"},
-      {{"generate", "--lora", "a"}, "say --adapter a"},
-      {{"data", "prepare", "--dpo"}, "say --preference"},
-      {{"report", "a", "--json"}, "say --csv"},
       {{"help", "search"}, "did you mean trident help plan search?"},
       {{"data", "tokenize"},
        "not an action; use prepare, inspect, merge or pack (see trident data --help); that is trident data prepare here"},
       {{"ckpt", "list"}, "that is trident ckpt ls here"},
       {{"finetune"}, "unknown subcommand \"finetune\"; that is trident train here; see trident help"},
       {{"chat"}, "that is trident generate --chat --ckpt RUN here"},
-      {{"compare", "a", "b"}, "that is trident report RUN RUN here"},
-      {{"export"}, "that is trident convert --from ckpt RUN --to hf FOLDER here"},
       {{"verify"}, "did you mean trident ckpt verify?"},
       {{"diff"}, "did you mean trident tokenizer diff or trident ckpt diff?"},
       {{"eval", "--text", "a b"}, "say --ids \"$(echo 'a b' | trident tokenizer encode --tokenizer T)\", or --data PREFIX"},
@@ -199,6 +167,7 @@ TEST_F(CommandLine, BadFlags) {
   expect_refusal({"train", "--config"}, "--config");
   expect_refusal({"train", "--config", config_, "parallel.tensor=4"}, "; say --set parallel.tensor=4");
   expect_refusal({"train", "--config", config_, "--data-path", "0.5", "a", "0.5", "b"}, "; say --set 'data.train=0.5 a 0.5 b' (");
+  expect_refusal({"train", "--config", config_, "--data-path", "a", "b"}, "; say --set 'data.train=[\"a\",\"b\"]' (");
   expect_refusal({"train", "--config", config_, "--set", "tensor-model-parallel-size=4"}, "; did you mean parallel.tensor?");
   expect_refusal({"bench", "--config", config_, "--micro-batch-size=2"}, "; say --set batch.micro=2");
   expect_refusal({"train", "--config", config_, "--print-config=xml"}, "must be json or origins");

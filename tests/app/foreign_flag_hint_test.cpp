@@ -13,15 +13,8 @@ TEST(ForeignFlagHint, MegatronsFlagsNameTheKeyAndTakeTheValue) {
   EXPECT_EQ(foreign_flag_hint("--tensor-model-parallel-size", "4"), "say --set parallel.tensor=4");
   EXPECT_EQ(foreign_flag_hint("--tensor-model-parallel-size=4", "--bf16"), "say --set parallel.tensor=4");
   EXPECT_EQ(foreign_flag_hint("--pipeline-model-parallel-size", ""), "say --set parallel.pipeline=...");
-  EXPECT_EQ(foreign_flag_hint("--seq-length", "4096"), "say --set batch.sequence=4096");
-  EXPECT_EQ(foreign_flag_hint("--lr", "3e-4"), "say --set optimizer.lr=3e-4");
   EXPECT_EQ(foreign_flag_hint("--bf16", "--lr"), "say --set precision.compute=bf16");
-  EXPECT_EQ(foreign_flag_hint("--sequence-parallel", ""), "say --set parallel.sequence_parallel=true");
-  EXPECT_EQ(foreign_flag_hint("--eval-interval", "100"), "say --set eval.every=100");
-}
-
-TEST(ForeignFlagHint, ASwitchNamesTheValueThatItMeans) {
-  EXPECT_EQ(foreign_flag_hint("--use_dora", ""), "say --set adapter.type=dora");
+  EXPECT_EQ(foreign_flag_hint("--use_dora", ""), "say --set adapter.type=dora") << "of a fact that is no key";
 }
 
 TEST(ForeignFlagHint, AValueThatMeansSomethingElseIsNotCopied) {
@@ -45,8 +38,6 @@ TEST(ForeignFlagHint, WordsOfOtherSystemsAreToldFromFalseFriends) {
   EXPECT_EQ(foreign_flag_hint("--data", "x"), "say --set data.train=x (the prefix that trident data prepare wrote)");
   EXPECT_EQ(foreign_flag_hint("--layers", "4"), "say --set model.num_hidden_layers=4 (n_layer for model_type gpt2)");
   EXPECT_EQ(foreign_flag_hint("--tensor_parallel_size", "2"), "say --set parallel.tensor=2");
-  EXPECT_EQ(foreign_flag_hint("--tp_degree", "2"), "say --set parallel.tensor=2");
-  EXPECT_EQ(foreign_flag_hint("--max_iters", "10"), "say --set run.steps=10");
   EXPECT_EQ(foreign_flag_hint("--nothing", "[2"), "") << "the word behind it is no JSON";
   EXPECT_EQ(foreign_flag_hint("--schedule", "cosine"), "") << "parallel.schedule has no such value";
   EXPECT_EQ(foreign_flag_hint("--schedule", "1f1b"), "say --set parallel.schedule=1f1b");

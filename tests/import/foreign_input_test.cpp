@@ -147,6 +147,7 @@ TEST_F(ForeignInput, LaunchersAndProgramsHaveTheirOwnFlags) {
     EXPECT_EQ(of_command(first + "\ntorchrun x.py --bf16"), "launcher torchrun=true\nHugging Face --bf16=true\n")
         << "neither YAML nor TOML";
   EXPECT_EQ(of_command("export A=1\nuv run accelerate launch -m axolotl.cli.train --x"), "axolotl --x=true\n");
+  EXPECT_EQ(of_command("conda run -n trl trl sft --bf16"), "Hugging Face --bf16=true\n") << "the first names an environment";
   EXPECT_EQ(of_command("trl sft --fsdp_config '{\"version\": 2, \"a\": {\"b\": [1]}}'"),
             "Accelerate fsdp_config.version=2\nAccelerate fsdp_config.a.b=[1]\n");
   EXPECT_EQ(of_command("trl orpo --bf16"), "Hugging Face --bf16=true\n") << "what it asks for is refused by name";

@@ -372,8 +372,21 @@ TEST(HuggingFaceImport, TheNameOfTheProgramSaysWhatTrains) {
   EXPECT_EQ(became(of_command("trl dpo --model_name_or_path m"), "loss.type"), "\"dpo\"");
   const Import clm = of_command("torchrun --nproc_per_node 2 run_clm.py --block_size 2048");
   EXPECT_EQ(became(clm, "optimizer.lr") + became(clm, "batch.sequence") + became(clm, "data.samples"), "5e-052048");
+  std::ofstream(folder / "clm.json") << R"({"model_name_or_path": "m", "block_size": 64})";
+  EXPECT_EQ(became(of_command("torchrun --nproc_per_node 2 run_clm.py clm.json"), "optimizer.lr"), "5e-05") << "and no SFT's";
+  std::ofstream(folder / "acc.yaml") << "distributed_type: FSDP\nnum_processes: 4\n";
+  std::ofstream(folder / "lf.yaml") << "stage: sft\nfinetuning_type: full\ntemplate: t\n";
+  const Import launched = of_command("accelerate launch --config_file acc.yaml src/train.py lf.yaml");
+  EXPECT_EQ(became(launched, "parallel.data") + became(launched, "parallel.zero") + became(launched, "data.samples"),
+            "4\"zero3\"\"packed\"");
   EXPECT_EQ(became(of_command("swift pt --model m --dataset d"), "data.samples"), "");
   EXPECT_EQ(became(of_command("swift rlhf --rlhf_type dpo --model m --dataset d"), "loss.type"), "\"dpo\"");
+  EXPECT_EQ(became(of_command("python $HOME/trl/sft.py --model_name_or_path m"), "data.samples"), "\"packed\"");
+  std::ofstream(folder / "a.yml") << "base_model: m\nbf16: auto\ndeepspeed: ds.json\n";
+  std::ofstream(folder / "ds.json") << R"({"bf16": {"enabled": true}})";
+  const Import axolotl = of_command("axolotl train a.yml --num-processes 4 --main-process-port 1 --learning-rate 1e-4");
+  EXPECT_EQ(became(axolotl, "parallel.data") + became(axolotl, "optimizer.lr") + became(axolotl, "precision.compute"),
+            "40.0001\"bf16\"") << "auto gives way to what another file says";
   EXPECT_EQ(became(of_command("torchrun swift/cli/sft.py --model m --dataset d"), "data.samples"), "\"packed\"");
 }
 

@@ -65,6 +65,7 @@ constexpr ForeignKey kImportRows[] = {
     {"epochs", kMapped, "run.epochs", {}, {}, "3"},
     {"max_steps", kMapped, "@max_steps"},
     {"tokens", kMapped, "@train_tokens"},
+    {"samples", kMapped, "@train_samples"},
     {"length", kMapped, "batch.sequence"},
     {"save_strategy", kMapped, "@save_strategy", {}, {}, "\"steps\""},
     {"save_steps", kMapped, "@save_steps", {}, {}, "500"},
@@ -187,6 +188,13 @@ TEST(Import, InputsThatDisagreeAreRefusedWithBothPlaces) {
   EXPECT_EQ(value_of(same, "precision.compute"), "\"bf16\"");
   EXPECT_EQ(find_value(same, "optimizer.grad_clip")->origin, "a.yaml:2 clipping: 1, run.sh:2 --clip 1.0");
   EXPECT_EQ(key_named(same, "--bf16").to, "precision.compute = \"bf16\"");
+  for (const bool is_first : {true, false}) {  // nobody knows what the script's own number is
+    std::vector<ForeignLeaf> open = flags({{"accumulation", "$(x)"}});
+    open[0].remark = "executed";
+    open = (is_first ? open + json({{"gas", 4}}) : json({{"gas", 4}}) + open) + flags({{"micro_batch", 2}});
+    EXPECT_EQ(value_of(imported(open, 2), "batch.global"), "16");
+    EXPECT_EQ(key_named(imported(open, 2), "--accumulation").note, "executed; ds.json:1 gas: 4 counts in its place");
+  }
 }
 
 TEST(Import, TextsOfFlagsBecomeWhatTheOptionTakes) {
@@ -360,6 +368,12 @@ TEST(Import, LengthsFollowFromStepsAndShares) {
   EXPECT_EQ(value_of(imported(flags({{"warmup_steps", 7}, {"warmup_ratio", 0.03}})), "lr_schedule.warmup_steps"), "7");
   const Import by_tokens = imported(flags({{"tokens", "1e9"}, {"length", 4000}}) + json({{"total", 1000}}));
   EXPECT_EQ(value_of(by_tokens, "run.steps"), "250");
+  const auto by_both = [](int samples) {
+    return imported(flags({{"tokens", "1e9"}, {"samples", samples}, {"length", 4000}}) + json({{"total", 1000}}));
+  };
+  EXPECT_EQ(value_of(by_both(100'000), "run.steps"), "100") << "the first of both ends the run";
+  EXPECT_EQ(value_of(by_both(900'000), "run.steps"), "250");
+  EXPECT_EQ(key_named(by_both(900'000), "--samples").note, "the other number ends the run before");
 }
 
 TEST(Import, StrategiesBecomeIntervals) {
@@ -397,8 +411,6 @@ TEST(Import, TheTextIsJsonWithOriginsInTheTablesOrder) {
   const std::vector<ForeignLeaf> leaves =
       flags({{"output_dir", "a\nb \x1b[31m\"*/"}, {"type", "llama"}, {"window", 3}, {"lr", 1e-5}}) +
       yaml({{"stage", 2}, {"cp_size", 2}});
-  const std::vector<ForeignLeaf> shown =
-      flags({{"output_dir", "a\tb \x1b[31m*/"}, {"lr", 1e-5}}) + yaml({{"stage", 2}, {"cp_size", 2}});
   expect_refused(leaves, {"run.dir = ", "contains a control character"});
   const Import import = imported(flags({{"type", "llama"}, {"window", 3}, {"lr", 1e-5}}) + yaml({{"stage", 2}, {"cp_size", 2}}));
   const std::string text = config_text(import);

@@ -351,7 +351,8 @@ TEST(ShellReader, TestsOfTextsDecideAndOthersLeaveDoubt) {
   EXPECT_EQ(words_in("[ -n \"$A\" ] || exit\nrun\nexit 0\nrun old\nN=2 run older"), "exit\nrun\nexit|0") << "nothing runs then";
   EXPECT_EQ(words_in("exec > log\nexec run 4\nrun old"), "exec\nexec|run|4");
   for (const char* const script : {"exec > >(tee -a log) 2>&1\nrun", "exec &> >(tee -a x)\nrun", "exec {lock}>run.lock\nrun",
-                                   "echo hi | exit 1\nrun", "echo lastpipe\nexport -n A\nrun",
+                                   "echo hi | exit 1\nrun", "exit 1 &\nrun", "exit 1 | x\nrun", "exec x & wait\nrun",
+                                   "echo lastpipe\nexport -n A\nrun",
                                    "i=0; while [ $i -lt 5000 ]; do i=$((i+1)); done\nrun"})
     EXPECT_TRUE(("\n" + words_in(script)).ends_with("\nrun")) << words_in(script);
   EXPECT_EQ(words_in("f() {\n  run\n}\nwhile x; do run2; done\ncase $A in\n  a|b) run3;;\n  *) run4\nesac\nend"),

@@ -185,9 +185,12 @@ std::vector<ForeignAnswer> foreign_answers(std::string_view word, std::string_vi
   std::vector<ForeignAnswer> answers;
   if (found.empty()) return answers;
   const auto best = std::ranges::max(found, {}, &Found::rank).rank();
-  for (const Found& it : found)
-    if (it.rank() == best && std::ranges::find(answers, it.answer.key, &ForeignAnswer::key) == answers.end())
-      answers.push_back(it.answer);
+  for (const Found& it : found) {
+    if (it.rank() != best) continue;
+    const auto same = std::ranges::find(answers, it.answer.key, &ForeignAnswer::key);
+    if (same == answers.end()) answers.push_back(it.answer);
+    else if (it.answer.takes_value && !same->takes_value) *same = it.answer;  // whose note is of the user's own value
+  }
   // A word for a model's shape here and its weights there: the value says which.
   const bool is_folder = value.find('/') != value.npos, is_preset = !likely_name(value, model_preset_names()).empty();
   if (is_folder != is_preset && answers.size() > 1 && !value.empty())

@@ -11,8 +11,8 @@
 #include "core/foreign_folder.h"
 #include "core/nearest_name.h"
 #include "train/config/option_check.h"
-#include "train/config/resolve_adapter.h"
 #include "train/config/resolve_model.h"
+#include "train/config/resolve_tuning.h"
 
 namespace trident {
 namespace {
@@ -31,12 +31,6 @@ void read(const JsonValue& v, UpdateRule& out) { out = parse_update_rule(v.as_st
 void read(const JsonValue& v, LrScheduleType& out) { out = parse_lr_schedule_type(v.as_string()).value(); }
 void read(const JsonValue& v, AxisOrder& out) { out = parse_axis_order(v.as_string()).value(); }
 void read(const JsonValue& v, ResumeFrom& out) { out = v.is_null() ? ResumeFrom{} : parse_resume_from(v.as_string()); }
-void read(const JsonValue& v, OrAuto<std::int64_t>& out) {
-  if (v.is_integer())
-    out = v.as_integer();
-  else
-    out.reset();
-}
 void read(const JsonValue& v, GradSync& out) {
   if (v.is_null()) out = {GradSync::Kind::kPreset, 0};
   else if (v.is_object()) out = {GradSync::Kind::kEvery, v.find("every")->as_integer()};
@@ -48,16 +42,8 @@ void read(const JsonValue& v, LossScale& out) {
   else out = {LossScale::Kind::kFixed, v.as_number()};
 }
 void read(const JsonValue& v, std::array<double, 2>& out) { out = {v.items()[0].as_number(), v.items()[1].as_number()}; }
-void read(const JsonValue& v, std::vector<std::int64_t>& out) {
-  out.clear();
-  if (v.is_null()) return;
-  for (const JsonValue& item : v.items()) out.push_back(item.as_integer());
-}
-void read(const JsonValue& v, std::vector<std::string>& out) {
-  out.clear();
-  for (const JsonValue& item : v.items()) out.push_back(item.as_string());
-}
-void read(const JsonValue& v, std::vector<JsonValue>& out) { out = v.items(); }
+void read(const JsonValue& v, JsonValue& out) { out = v; }
+void read(const JsonValue& v, WeightedPath& out) { out = {v.find("path")->as_string(), v.find("weight")->as_number()}; }
 void read(const JsonValue& v, StepInterval& out) { out = {v.is_integer() ? v.as_integer() : 0, v.is_string()}; }
 void read(const JsonValue& v, SaveInterval& out) {
   out.steps = v.is_integer() ? v.as_integer() : 0;
@@ -67,17 +53,6 @@ void read(const JsonValue& v, SaveInterval& out) {
 void read(const JsonValue& v, WarmupLength& out) {
   out = v.is_integer() ? WarmupLength{v.as_integer(), std::nullopt} : WarmupLength{0, v.as_number()};
 }
-void read(const JsonValue& v, OrAuto<double>& out) {
-  if (v.is_number())
-    out = v.as_number();
-  else
-    out.reset();
-}
-void read(const JsonValue& v, std::vector<WeightedPath>& out) {
-  out.clear();
-  if (v.is_null()) return;
-  for (const JsonValue& item : v.items()) out.push_back({item.find("path")->as_string(), item.find("weight")->as_number()});
-}
 void read(const JsonValue& v, NcclMaxCtas& out) {
   const auto of = [&](std::string_view axis) {
     const JsonValue* const count = v.is_object() ? v.find(axis) : &v;
@@ -85,9 +60,18 @@ void read(const JsonValue& v, NcclMaxCtas& out) {
   };
   out = {of("tp"), of("dp"), of("pp")};
 }
+template <class T> void read(const JsonValue& v, std::vector<T>& out) {
+  out.clear();
+  if (v.is_null()) return;
+  for (const JsonValue& item : v.items()) read(item, out.emplace_back());
+}
 template <class T> void read(const JsonValue& v, std::optional<T>& out) {
   if (v.is_null()) out.reset();
   else read(v, out.emplace());
+}
+template <class T> void read(const JsonValue& v, OrAuto<T>& out) {
+  if (v.is_number()) read(v, out.emplace());
+  else out.reset();
 }
 
 JsonValue write(const std::string& x) { return x; }
@@ -121,9 +105,7 @@ JsonValue write(const LossScale& x) {
   return {};
 }
 JsonValue write(const std::array<double, 2>& x) { return JsonValue::Array{x[0], x[1]}; }
-JsonValue write(const std::vector<std::int64_t>& x) { return JsonValue::Array(x.begin(), x.end()); }
-JsonValue write(const std::vector<std::string>& x) { return JsonValue::Array(x.begin(), x.end()); }
-JsonValue write(const std::vector<JsonValue>& x) { return x; }
+template <class T> JsonValue write(const std::vector<T>& x) { return JsonValue::Array(x.begin(), x.end()); }
 JsonValue write(const StepInterval& x) { return x.epochs ? JsonValue("epoch") : JsonValue(x.steps); }
 JsonValue write(const SaveInterval& x) { return x.at_end && !x.on_the_way().ever() ? JsonValue("end") : write(x.on_the_way()); }
 JsonValue write(const WarmupLength& x) { return x.share ? JsonValue(*x.share) : JsonValue(x.steps); }
@@ -454,7 +436,7 @@ void validate(const TrainConfig& c) {
 }
 
 JsonValue to_json(const TrainConfig& config) {
-  // From the table, so that keys that have no member yet (reserved ones) are there with their neutral value.
+  // In the table's order. Reserved keys have one value, which says nothing.
   JsonValue root{JsonValue::Object{}};
   const auto slot = [&](std::string_view path) -> JsonValue& {
     JsonValue* object = &root;
@@ -466,8 +448,11 @@ JsonValue to_json(const TrainConfig& config) {
     if (object->find(path) == nullptr) object->set(path, {});
     return *object->find(path);
   };
-  for (const Option& option : option_table()) slot(option.path) = default_value(option);
-  visit_members(config, [&](std::string_view path, const auto& member) { slot(path) = write(member); });
+  for (const Option& option : option_table())
+    if (option.status != OptionStatus::kReserved) slot(option.path) = default_value(option);
+  visit_members(config, [&](std::string_view path, const auto& member) {
+    if (find_option(path)->status != OptionStatus::kReserved) slot(path) = write(member);
+  });
   if (config.run.epochs) slot("run.steps") = {};  // they follow from the data
   if (config.model.keys.is_object())
     for (const JsonMember& member : config.model.keys.members()) root.find(kModelBlock)->set(member.key, member.value);
