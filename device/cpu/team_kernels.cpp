@@ -212,38 +212,20 @@ void by_heads(RowType t, I batch, I heads, I head_elements, const F& one) {
 // The functions of one table.
 template <IsaLevel level>
 struct OnTeam {
+  static const std::int32_t* of_sample(const std::int32_t* position, I first) { return position + first; }
+  template <class Other>
+  static Other of_sample(Other other, I) { return other; }
+
   // Rows of one head are `batch` rows apart: those of one sample, each as wide as all samples' together.
-  static void split_heads(RowType t, void* heads, const void* rows, I batch, I num_heads, I sequence, I head_dim, I columns,
-                          I first_column) {
+  template <auto kernel, bool splits, class... Turn>
+  static void move_heads(RowType t, void* to, const void* from, I batch, I num_heads, I sequence, I head_dim, I columns,
+                         I first_column, Turn... turn) {
     by_heads(t, batch, num_heads, sequence * head_dim, [&](I i, I sample, I head) {
-      row_kernels(level).split_heads(t, static_cast<std::byte*>(heads) + i * sequence * head_dim * bytes_of(t), rows, 1, 1,
-                                     sequence, head_dim, batch * columns, sample * columns + first_column + head * head_dim);
-    });
-  }
-  static void merge_heads(RowType t, void* rows, const void* heads, I batch, I num_heads, I sequence, I head_dim, I columns,
-                          I first_column) {
-    by_heads(t, batch, num_heads, sequence * head_dim, [&](I i, I sample, I head) {
-      row_kernels(level).merge_heads(t, rows, static_cast<const std::byte*>(heads) + i * sequence * head_dim * bytes_of(t), 1, 1,
-                                     sequence, head_dim, batch * columns, sample * columns + first_column + head * head_dim);
-    });
-  }
-  static void split_rotated_heads(RowType t, void* heads, const void* rows, I batch, I num_heads, I sequence, I head_dim, I columns,
-                                  I first_column, const float* cos, const float* sin, const std::int32_t* position, I half) {
-    by_heads(t, batch, num_heads, sequence * head_dim, [&](I i, I sample, I head) {
-      row_kernels(level).split_rotated_heads(t, static_cast<std::byte*>(heads) + i * sequence * head_dim * bytes_of(t), rows, 1, 1,
-                                             sequence, head_dim, batch * columns,
-                                             sample * columns + first_column + head * head_dim, cos, sin,
-                                             position + sample * sequence, half);
-    });
-  }
-  static void merge_rotated_heads(RowType t, void* rows, const void* heads, I batch, I num_heads, I sequence, I head_dim, I columns,
-                                  I first_column, const float* cos, const float* sin, const std::int32_t* position, I half) {
-    by_heads(t, batch, num_heads, sequence * head_dim, [&](I i, I sample, I head) {
-      row_kernels(level).merge_rotated_heads(t, rows,
-                                             static_cast<const std::byte*>(heads) + i * sequence * head_dim * bytes_of(t), 1, 1,
-                                             sequence, head_dim, batch * columns,
-                                             sample * columns + first_column + head * head_dim, cos, sin,
-                                             position + sample * sequence, half);
+      const I heads_before = i * sequence * head_dim * bytes_of(t);
+      (row_kernels(level).*kernel)(t, static_cast<std::byte*>(to) + (splits ? heads_before : 0),
+                                   static_cast<const std::byte*>(from) + (splits ? 0 : heads_before), 1, 1, sequence, head_dim,
+                                   batch * columns, sample * columns + first_column + head * head_dim,
+                                   of_sample(turn, sample * sequence)...);
     });
   }
   static void rope(RowType t, void* x, const float* cos, const float* sin, const std::int32_t* position, I batch, I num_heads,
@@ -298,10 +280,10 @@ struct OnTeam {
     TRIDENT_CUT(sum_squares, "qvn");
     TRIDENT_CUT(update, "..rvevn.e");
 #undef TRIDENT_CUT
-    k.split_heads = split_heads;
-    k.merge_heads = merge_heads;
-    k.split_rotated_heads = split_rotated_heads;
-    k.merge_rotated_heads = merge_rotated_heads;
+    k.split_heads = move_heads<&RowKernels::split_heads, true>;
+    k.merge_heads = move_heads<&RowKernels::merge_heads, false>;
+    k.split_rotated_heads = move_heads<&RowKernels::split_rotated_heads, true>;
+    k.merge_rotated_heads = move_heads<&RowKernels::merge_rotated_heads, false>;
     k.rope = rope;
     return k;
   }
