@@ -50,21 +50,11 @@ double LrSchedule::at(std::int64_t n) const {
 }
 
 void validate(const LrSchedule& schedule) {
-  if (!(schedule.lr > 0.0 && std::isfinite(schedule.lr)))
-    throw ConfigError(fmt::format("optimizer.lr = {}: must be a number above 0", schedule.lr));
-  if (!(schedule.min_lr >= 0.0 && schedule.min_lr <= schedule.lr))
-    throw ConfigError(
-        fmt::format("lr_schedule.min_lr = {}: must be between 0 and optimizer.lr = {}", schedule.min_lr, schedule.lr));
-  if (schedule.warmup_steps < 0)
-    throw ConfigError(fmt::format("lr_schedule.warmup_steps = {}: must not be negative", schedule.warmup_steps));
-  if (schedule.decay_steps < 0)
-    throw ConfigError(fmt::format("lr_schedule.decay_steps = {}: must not be negative", schedule.decay_steps));
   if (schedule.type != LrScheduleType::kWsd) return;
-  if (schedule.wsd_decay_steps < 0 ||
-      schedule.wsd_decay_steps > schedule.decay_steps - std::min(schedule.warmup_steps, schedule.decay_steps))
+  const std::int64_t most = schedule.decay_steps - std::min(schedule.warmup_steps, schedule.decay_steps);
+  if (schedule.wsd_decay_steps > most)
     throw ConfigError(fmt::format("lr_schedule.wsd_decay_steps = {}: must be between 0 and the {} steps after the warm-up",
-                                  schedule.wsd_decay_steps,
-                                  schedule.decay_steps - std::min(schedule.warmup_steps, schedule.decay_steps)));
+                                  schedule.wsd_decay_steps, most));
 }
 
 std::optional<LrScheduleType> parse_lr_schedule_type(std::string_view text) {

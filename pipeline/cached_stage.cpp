@@ -118,15 +118,10 @@ CachedStage::Unit CachedStage::planned_unit(int number) {
 void CachedStage::book(ArenaPlan& plan) {
   const DType compute = variants_.front().geometry.compute;
   const int tensor_degree = variants_.front().geometry.tensor_degree;
-  static constexpr auto kNames =
-      std::to_array<const char*>({"activations of a unit", "activations of a unit for weight gradients", "recomputed activations",
-                                  "recomputed activations for weight gradients", "kept gradients", "scratch", "workspace",
-                                  "derived"});
-  static_assert(kNames.size() == kNumRegions);
   for (std::size_t r = 0; r < region_bytes_.size(); ++r) {
     if (r == kDerived) continue;
     const MemoryUse use = is_saved(r) ? MemoryUse::kActivations : MemoryUse::kWorkspace;
-    region_slots_[r] = plan.book(kNames[r], use, region_bytes_[r]);
+    region_slots_[r] = plan.book(std::string(to_string(static_cast<Region>(r))), use, region_bytes_[r]);
   }
   for (ArenaSlot& slot : activation_slots_)
     slot = plan.book("activations between units", MemoryUse::kActivations, most_rows_ * model_.hidden * size_of(compute));

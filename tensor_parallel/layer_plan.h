@@ -68,7 +68,6 @@ class ParamList {
   const TensorLayout& layout() const { return layout_; }
   // Parameters that are added from now on train as `tuning` says; null: all do.
   void follow(std::shared_ptr<const Tuning> tuning) { tuning_ = std::move(tuning); }
-  const Tuning* tuning() const { return tuning_.get(); }
   // A parameter trains if one of its parts does.
   ParamId add(ParamSpec spec);
   const std::vector<ParamSpec>& specs() const { return specs_; }

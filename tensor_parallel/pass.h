@@ -37,40 +37,26 @@ struct MaskDraws {
   bool drops = false;            // in training
 };
 
-// Where a pass runs. `memory`: of the unit; a dry pass adds to it.
+// Where a pass runs.
 struct PassEnvironment {
   Ops& ops;
   Stream& stream;
-  Communicator& tensor;
+  Communicator& tensor;  // the tensor-parallel group
   const ParamViews& params;
   const LayerGeometry& geometry;
   int unit = 0;
-  std::array<std::byte*, kNumRegions> base = {};  // by Region; of the sizes in `memory`
+  std::array<std::byte*, kNumRegions> base = {};  // by Region; of the sizes in the unit's memory
   std::int64_t workspace_bytes = 0;
   MemoryKind where = MemoryKind::kHost;
 };
 
-class Pass {
+class Pass : private PassEnvironment {
  public:
-  Pass(const PassEnvironment& place, const UnitMemory& memory)
-      : ops(place.ops),
-        stream(place.stream),
-        tensor(place.tensor),
-        geometry(place.geometry),
-        unit(place.unit),
-        params_(place.params),
-        base_(place.base),
-        workspace_bytes_(place.workspace_bytes),
-        where_(place.where),
-        memory_(memory) {}
+  Pass(const PassEnvironment& place, const UnitMemory& memory) : PassEnvironment(place), memory_(memory) {}
   // Dry: what is asked for is added to `memory`.
   Pass(const PassEnvironment& place, UnitMemory* memory) : Pass(place, *memory) { planned_ = memory; }
 
-  Ops& ops;
-  Stream& stream;
-  Communicator& tensor;  // the tensor-parallel group
-  const LayerGeometry& geometry;
-  const int unit;
+  using PassEnvironment::ops, PassEnvironment::stream, PassEnvironment::tensor, PassEnvironment::geometry, PassEnvironment::unit;
   MaskDraws draws;       // of a pass over one micro-batch
   bool adapts = true;    // false: adapters add nothing
 
@@ -109,20 +95,20 @@ class Pass {
   // ---- parameters
   ConstTensorView weight(ParamId id) const {
     if (planned_ != nullptr && kind_ == PassKind::kBackwardWeight) planned_->weight_gradient_reads_weights = true;
-    return params_.weight(id.index);
+    return params.weight(id.index);
   }
   // False for a frozen parameter, and for one that is not there.
-  bool trains(ParamId id) const { return id.present() && params_.trains(id.index); }
-  TensorView grad(ParamId id) const { return params_.grad(id.index); }
+  bool trains(ParamId id) const { return id.present() && params.trains(id.index); }
+  TensorView grad(ParamId id) const { return params.grad(id.index); }
   // The same where an operation always writes a gradient: what trains no parameter goes to scratch, f32 [elements].
   TensorView grad_or_scratch(ParamId id, std::int64_t elements) {
     return trains(id) ? grad(id) : scratch(DType::kF32, {elements});
   }
-  Accumulate grad_mode() const { return params_.grad_mode(); }
+  Accumulate grad_mode() const { return params.grad_mode(); }
 
   // ---- products, with the shared workspace
   TensorView workspace() const {
-    return {base_[static_cast<std::size_t>(Region::kWorkspace)], DType::kU8, Shape{workspace_bytes_}, where_};
+    return {base[static_cast<std::size_t>(Region::kWorkspace)], DType::kU8, Shape{workspace_bytes}, where};
   }
   // out = op(a) op(b), for a product with what follows it.
   MatmulOperands product(TensorView out, ConstTensorView a, Transpose ta, ConstTensorView b, Transpose tb) const {
@@ -148,7 +134,7 @@ class Pass {
 
  private:
   TensorView view(const RegionTensor& t) const {
-    return {base_[static_cast<std::size_t>(t.region)] + t.offset, t.dtype, t.shape, where_};
+    return {base[static_cast<std::size_t>(t.region)] + t.offset, t.dtype, t.shape, where};
   }
   void check_in_use(const Saved& tensor) const;
   TensorView read(const void* handle, std::string_view name) const;
@@ -157,10 +143,6 @@ class Pass {
   TensorView placed(const void* handle, std::string_view name, Region region, DType dtype, const Shape& shape);
   void note(const RegionTensor& tensor);
 
-  const ParamViews& params_;
-  std::array<std::byte*, kNumRegions> base_;  // by Region
-  std::int64_t workspace_bytes_;
-  MemoryKind where_;
   const UnitMemory& memory_;
   UnitMemory* planned_ = nullptr;  // of a dry pass
   ScratchPlan scratch_;

@@ -1,5 +1,8 @@
 #include "parallel/communicator/collective_call.h"
 
+#include <cstdint>
+
+#include "core/at.h"
 #include "core/check.h"
 
 namespace trident {
@@ -17,6 +20,25 @@ bool apart(ConstTensorView a, ConstTensorView b) {
 }
 
 }  // namespace
+
+std::int64_t bytes_sent_times_n(const CollectiveCall& call, int size) {
+  switch (call.operation) {
+    case CommOperation::kAllReduce: return 2 * (size - 1) * call.out.num_bytes();
+    case CommOperation::kReduceScatter:
+    case CommOperation::kAllToAll: return (size - 1) * call.in.num_bytes();
+    case CommOperation::kAllGather:
+    case CommOperation::kBroadcast: return (size - 1) * call.out.num_bytes();
+    case CommOperation::kSend: return size * call.in.num_bytes();
+    case CommOperation::kRecv:
+    case CommOperation::kBarrier: return 0;
+  }
+  return 0;
+}
+
+CommFingerprint fingerprint_of(const CollectiveCall& call, std::span<const int> global_ranks) {
+  const bool has_root = call.operation == CommOperation::kBroadcast;
+  return {call.operation, call.reduce, call.in.dtype(), has_root ? at(global_ranks, call.root) : -1, call.in.num_elements()};
+}
 
 void CallRules::check_dense(ConstTensorView view) const {
   const bool on_device = view.where() == MemoryKind::kDevice;

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 
 #include "core/tensor_view.h"
 #include "parallel/communicator/collective_kind.h"
@@ -18,6 +19,12 @@ struct CollectiveCall {
 
   bool is_message() const { return operation == CommOperation::kSend || operation == CommOperation::kRecv; }
 };
+
+// Bytes that each of the `size` ranks of a group sends, whatever the transport, times `size`: a whole number (CommCounters).
+std::int64_t bytes_sent_times_n(const CollectiveCall& call, int size);
+
+// `global_ranks`: of the group, by rank.
+CommFingerprint fingerprint_of(const CollectiveCall& call, std::span<const int> global_ranks);
 
 // Calls of rank `rank` in a group of `size` ranks whose operands lie in memory of one of the two sides. Arguments that break the
 // contract of communicator.h are an InternalError.

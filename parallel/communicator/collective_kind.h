@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -33,5 +34,23 @@ struct CommFingerprint {
   bool operator==(const CommFingerprint&) const = default;
 };
 std::string to_string(const CommFingerprint& fingerprint);  // "all_reduce(max) f32[1024]", "broadcast f32[8] from rank 1"
+
+// "rank 3 has not arrived", "ranks 2, 1 have not sent".
+std::string ranks_have_not(std::span<const int> global_ranks, std::string_view done);
+
+// A call as one rank made it. Travels as it lies in memory: all ranks run the same program.
+struct IssuedCall {
+  CommFingerprint fingerprint;
+  std::uint64_t number = 0;  // of the operation in its communicator, or of the message in its ordered pair; from 1
+  std::int64_t global_rank = -1;
+};
+
+// Two ranks called different operations: "tp: rank 3 called all_reduce f32[8] as operation 2 while rank 1 called barrier". Both say
+// the same words if `first` is of the higher rank of the group.
+std::string disagreement(std::string_view group, const IssuedCall& first, const IssuedCall& second);
+// Whether the two sides of a message agree.
+bool is_one_message(const CommFingerprint& sent, const CommFingerprint& received);
+// Where they do not: "dp: rank 1 called recv f32[8] from rank 0 as message 1 while rank 0 called send f32[4] to rank 1".
+std::string message_disagreement(std::string_view group, const IssuedCall& receiver, const IssuedCall& sender);
 
 }  // namespace trident

@@ -6,7 +6,6 @@
 #include <utility>
 
 #include "core/check.h"
-#include "parallel/communicator/call_bytes.h"
 #include "parallel/communicator/status_board.h"
 
 namespace trident {
@@ -21,42 +20,21 @@ Communicator::Communicator(std::string name, int rank, int size, CallRules::Side
   reset_counters();
 }
 
-void Communicator::all_reduce(Stream& stream, TensorView inout, ReduceOp op) {
-  const CollectiveCall call = rules().all_reduce(inout, op);
-  collective(stream, call, bytes_sent_times_n(call, size_));
-}
+void Communicator::all_reduce(Stream& stream, TensorView inout, ReduceOp op) { call(stream, rules().all_reduce(inout, op)); }
 
 void Communicator::reduce_scatter(Stream& stream, TensorView out, ConstTensorView in, ReduceOp op) {
-  const CollectiveCall call = rules().reduce_scatter(out, in, op);
-  collective(stream, call, bytes_sent_times_n(call, size_));
+  call(stream, rules().reduce_scatter(out, in, op));
 }
 
-void Communicator::all_gather(Stream& stream, TensorView out, ConstTensorView in) {
-  const CollectiveCall call = rules().all_gather(out, in);
-  collective(stream, call, bytes_sent_times_n(call, size_));
-}
+void Communicator::all_gather(Stream& stream, TensorView out, ConstTensorView in) { call(stream, rules().all_gather(out, in)); }
 
-void Communicator::broadcast(Stream& stream, TensorView inout, int root) {
-  const CollectiveCall call = rules().broadcast(inout, root);
-  collective(stream, call, bytes_sent_times_n(call, size_));
-}
+void Communicator::broadcast(Stream& stream, TensorView inout, int root) { call(stream, rules().broadcast(inout, root)); }
 
-void Communicator::all_to_all(Stream& stream, TensorView out, ConstTensorView in) {
-  const CollectiveCall call = rules().all_to_all(out, in);
-  collective(stream, call, bytes_sent_times_n(call, size_));
-}
+void Communicator::all_to_all(Stream& stream, TensorView out, ConstTensorView in) { call(stream, rules().all_to_all(out, in)); }
 
-void Communicator::send(Stream& stream, ConstTensorView data, int peer) {
-  const CollectiveCall call = rules().send(data, peer);
-  count(call.operation, bytes_sent_times_n(call, size_));
-  enqueue(stream, call);
-}
+void Communicator::send(Stream& stream, ConstTensorView data, int peer) { call(stream, rules().send(data, peer)); }
 
-void Communicator::recv(Stream& stream, TensorView data, int peer) {
-  const CollectiveCall call = rules().recv(data, peer);
-  count(call.operation, bytes_sent_times_n(call, size_));
-  enqueue(stream, call);
-}
+void Communicator::recv(Stream& stream, TensorView data, int peer) { call(stream, rules().recv(data, peer)); }
 
 void Communicator::group_end() {
   TRIDENT_CHECK(group_depth_ > 0, "{}: group_end() without group_begin()", name_);
@@ -98,9 +76,9 @@ void Communicator::reset_counters() {
   counters_.group_size = size_;
 }
 
-void Communicator::collective(Stream& stream, const CollectiveCall& call, std::int64_t bytes_times_n) {
-  note(call);
-  count(call.operation, bytes_times_n);
+void Communicator::call(Stream& stream, const CollectiveCall& call) {
+  if (!call.is_message()) note(call);
+  count(call.operation, bytes_sent_times_n(call, size_));
   enqueue(stream, call);
 }
 
@@ -118,7 +96,6 @@ void Communicator::count(CommOperation operation, std::int64_t bytes_times_n) {
   called_in_group_ = in_group();
   ++counters_.calls[i];
   counters_.bytes_times_n[i] += bytes_times_n;
-  counters_.bytes[i] = static_cast<double>(counters_.bytes_times_n[i]) / counters_.group_size;
   if (board_ != nullptr) board_->set_operation(name_, to_string(operation), ++entered_[i]);
 }
 

@@ -39,12 +39,11 @@ class StatusBoard;
 // Bytes sent by this rank, whatever the transport (docs/design/communication.md): all_reduce 2(n-1)/n x bytes, reduce_scatter and
 // all_gather (n-1)/n x (whole) bytes, broadcast (n-1)/n x bytes, all_to_all (n-1)/n x bytes, send bytes, recv 0. These are
 // rationals with denominator n = group_size: the integers bytes_times_n may be summed over ranks and then divided without any
-// rounding; `bytes` is each divided by n.
+// rounding.
 struct CommCounters {
   int group_size = 1;
   std::array<std::int64_t, kNumCommOperations> calls{};
   std::array<std::int64_t, kNumCommOperations> bytes_times_n{};
-  std::array<double, kNumCommOperations> bytes{};
   std::int64_t groups = 0;  // group scopes that had operations in them
   double total_bytes() const;
 };
@@ -122,7 +121,7 @@ class Communicator {
   virtual void use_checks(CollectiveChecks /*checks*/) {}
 
   CallRules rules() const { return {rank_, size_, side_}; }
-  void collective(Stream& stream, const CollectiveCall& call, std::int64_t bytes_times_n);
+  void call(Stream& stream, const CollectiveCall& call);
   void note(const CollectiveCall& call);
   void count(CommOperation operation, std::int64_t bytes_times_n);
 

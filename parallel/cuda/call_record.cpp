@@ -6,6 +6,7 @@
 
 #include "core/at.h"
 
+
 namespace trident {
 
 std::array<std::int64_t, kRecordWords> CallRecord::words() const {
@@ -20,29 +21,22 @@ CallRecord record_of_words(std::span<const std::int64_t> words) {
           static_cast<std::uint64_t>(words[5])};
 }
 
-CommFingerprint fingerprint_of(const CollectiveCall& call, std::span<const int> global_ranks) {
-  const bool has_root = call.operation == CommOperation::kBroadcast;
-  return {call.operation, call.reduce, call.in.dtype(), has_root ? at(global_ranks, call.root) : -1, call.in.num_elements()};
-}
-
-std::optional<std::string> disagreement(std::string_view axis, std::uint64_t number, std::span<const int> global_ranks,
-                                        std::span<const std::int64_t> records) {
-  const auto of = [&](std::size_t rank) { return record_of_words(records.subspan(rank * kRecordWords, kRecordWords)).fingerprint; };
-  for (std::size_t r = 1; r < global_ranks.size(); ++r) {
-    if (of(r) == of(0)) continue;
-    return fmt::format("{}: rank {} called {} as operation {} while rank {} called {}", axis, global_ranks[r], to_string(of(r)),
-                       number, global_ranks[0], to_string(of(0)));
-  }
+std::optional<std::string> first_disagreement(std::string_view group, std::uint64_t number, std::span<const int> global_ranks,
+                                              std::span<const std::int64_t> records) {
+  const auto of = [&](std::size_t rank) {
+    return IssuedCall{record_of_words(records.subspan(rank * kRecordWords, kRecordWords)).fingerprint, number, global_ranks[rank]};
+  };
+  for (std::size_t r = 1; r < global_ranks.size(); ++r)
+    if (of(r).fingerprint != of(0).fingerprint) return disagreement(group, of(r), of(0));
   return std::nullopt;
 }
 
-std::optional<std::string> message_disagreement(std::string_view axis, std::uint64_t number, const MessageSide& receiver,
-                                                const MessageSide& sender) {
-  if (receiver.fingerprint.dtype == sender.fingerprint.dtype && receiver.fingerprint.count == sender.fingerprint.count)
-    return std::nullopt;
-  return fmt::format("{}: rank {} called {} from rank {} as message {} while rank {} called {} to rank {}", axis,
-                     receiver.global_rank, to_string(receiver.fingerprint), sender.global_rank, number, sender.global_rank,
-                     to_string(sender.fingerprint), receiver.global_rank);
+std::string describe_call(const CollectiveCall& call, std::uint64_t number, std::span<const int> global_ranks,
+                          std::string_view group) {
+  std::string peer;
+  if (call.is_message())
+    peer = fmt::format(" {} rank {}", call.operation == CommOperation::kSend ? "to" : "from", at(global_ranks, call.root));
+  return fmt::format("{} #{}{} over {}", to_string(call.operation), number, peer, group);
 }
 
 }  // namespace trident

@@ -25,20 +25,13 @@ struct CallRecord {
 };
 CallRecord record_of_words(std::span<const std::int64_t> words);
 
-// `global_ranks`: of the group, by rank.
-CommFingerprint fingerprint_of(const CollectiveCall& call, std::span<const int> global_ranks);
+// Every rank says this, in the same words, if the ranks of `group` did not all call the same as operation `number`.
+// `global_ranks`: of the group, by rank. `records`: kRecordWords words of every rank.
+std::optional<std::string> first_disagreement(std::string_view group, std::uint64_t number, std::span<const int> global_ranks,
+                                              std::span<const std::int64_t> records);
 
-// Every rank says this, in the same words, if the ranks of group `axis` did not all call the same as operation `number`.
-// `records`: kRecordWords words of every rank.
-std::optional<std::string> disagreement(std::string_view axis, std::uint64_t number, std::span<const int> global_ranks,
-                                        std::span<const std::int64_t> records);
-
-// The same of a message: receiver's and sender's global ranks and fingerprints.
-struct MessageSide {
-  int global_rank = -1;
-  CommFingerprint fingerprint;
-};
-std::optional<std::string> message_disagreement(std::string_view axis, std::uint64_t number, const MessageSide& receiver,
-                                                const MessageSide& sender);
+// "send #3 to rank 2 over pp".
+std::string describe_call(const CollectiveCall& call, std::uint64_t number, std::span<const int> global_ranks,
+                          std::string_view group);
 
 }  // namespace trident

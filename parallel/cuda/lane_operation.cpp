@@ -72,11 +72,11 @@ void LaneOperation::compare() const {
   const AllocationExemption message;
   const auto number = ticket_ + 1;
   if (call_.operation == CommOperation::kRecv) {
-    const MessageSide receiver{at(group_->global_ranks, group_->rank), fingerprint_of(call_, group_->global_ranks)};
-    const MessageSide sender{at(group_->global_ranks, call_.root), told_by(0).fingerprint};
-    differs = message_disagreement(group_->name(), number, receiver, sender);
+    const IssuedCall receiver{fingerprint_of(call_, group_->global_ranks), number, at(group_->global_ranks, group_->rank)};
+    const IssuedCall sender{told_by(0).fingerprint, number, at(group_->global_ranks, call_.root)};
+    if (!is_one_message(sender.fingerprint, receiver.fingerprint)) differs = message_disagreement(group_->name(), receiver, sender);
   } else if (!is_message() && group_->checks == CollectiveChecks::kOn) {
-    differs = disagreement(group_->name(), number, group_->global_ranks, lane_->all().span<std::int64_t>());
+    differs = first_disagreement(group_->name(), number, group_->global_ranks, lane_->all().span<std::int64_t>());
   }
   if (!differs) return;
   group_->host->abort(*differs);
@@ -84,11 +84,7 @@ void LaneOperation::compare() const {
 }
 
 std::string LaneOperation::describe() const {
-  const auto peer = [&] { return at(group_->global_ranks, call_.root); };
-  std::string what = fmt::format("{} #{}", to_string(call_.operation), ticket_ + 1);
-  if (call_.operation == CommOperation::kSend) what += fmt::format(" to rank {}", peer());
-  if (call_.operation == CommOperation::kRecv) what += fmt::format(" from rank {}", peer());
-  what += fmt::format(" over {} on the device: ", group_->name());
+  const std::string what = describe_call(call_, ticket_ + 1, group_->global_ranks, group_->name()) + " on the device: ";
   switch (phase_) {
     case Phase::kPrepared: return what + "not issued";
     case Phase::kIssued: return what + "not started, earlier operations are under way";

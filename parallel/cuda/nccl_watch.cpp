@@ -56,11 +56,11 @@ void NcclWatch::compare() {
   const AllocationExemption message;
   std::optional<std::string> differs;
   if (call_.operation == CommOperation::kRecv) {
-    differs = message_disagreement(group_->name, number_,
-                                   {at(group_->global_ranks, group_->rank), fingerprint_of(call_, group_->global_ranks)},
-                                   {at(group_->global_ranks, call_.root), record_of_words(all_.span<std::int64_t>()).fingerprint});
+    const IssuedCall receiver{fingerprint_of(call_, group_->global_ranks), number_, at(group_->global_ranks, group_->rank)};
+    const IssuedCall sender{record_of_words(all_.span<std::int64_t>()).fingerprint, number_, at(group_->global_ranks, call_.root)};
+    if (!is_one_message(sender.fingerprint, receiver.fingerprint)) differs = message_disagreement(group_->name, receiver, sender);
   } else if (call_.operation != CommOperation::kSend) {
-    differs = disagreement(group_->name, number_, group_->global_ranks, all_.span<std::int64_t>());
+    differs = first_disagreement(group_->name, number_, group_->global_ranks, all_.span<std::int64_t>());
   }
   if (differs) group_->fail(*differs);
 }
@@ -81,13 +81,7 @@ void NcclWatch::look_for_trouble() {
   }
 }
 
-std::string NcclWatch::call_text() const {
-  const auto peer = [&] { return at(group_->global_ranks, call_.root); };
-  std::string text = fmt::format("{} #{}", to_string(call_.operation), number_);
-  if (call_.operation == CommOperation::kSend) text += fmt::format(" to rank {}", peer());
-  if (call_.operation == CommOperation::kRecv) text += fmt::format(" from rank {}", peer());
-  return text + fmt::format(" over {}", group_->name);
-}
+std::string NcclWatch::call_text() const { return describe_call(call_, number_, group_->global_ranks, group_->name); }
 
 std::string NcclWatch::ranks_text() const { return fmt::format("among ranks {}", fmt::join(group_->global_ranks, ", ")); }
 

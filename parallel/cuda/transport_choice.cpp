@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <set>
-
 namespace trident {
 
 std::string_view to_string(DeviceTransport transport) {
@@ -14,10 +12,6 @@ std::string_view to_string(DeviceTransport transport) {
     case DeviceTransport::kNcclEvenAlone: return "by NCCL";
   }
   return "?";
-}
-
-TransportChoice choose_transport(const std::vector<std::string>& gpus) {
-  return choose_transport(gpus.size(), std::set<std::string>(gpus.begin(), gpus.end()).size());
 }
 
 TransportChoice choose_transport(std::size_t processes, std::size_t gpus) {

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
-#include <vector>
 
 namespace trident {
 
@@ -23,9 +22,7 @@ struct TransportChoice {
   std::string why;  // "8 processes share 2 GPUs"; for one line of the log
 };
 
-// Chooses by the GPU of each process (GpuFacts::id): NCCL if each has one of its own, else through the host.
-TransportChoice choose_transport(const std::vector<std::string>& gpus);
-// The same for so many processes on so many GPUs.
+// Chooses for so many processes on so many GPUs: NCCL if each has one of its own, else through the host.
 TransportChoice choose_transport(std::size_t processes, std::size_t gpus);
 
 }  // namespace trident

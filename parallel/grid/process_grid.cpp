@@ -83,10 +83,6 @@ std::vector<int> ProcessGrid::group(int rank, const SubAxis& sub_axis) const {
   return ranks;
 }
 
-std::string ProcessGrid::name(const SubAxis& sub_axis) const {
-  return sub_axis == whole(sub_axis.axis) ? std::string(to_string(sub_axis.axis)) : to_string(sub_axis);
-}
-
 void check_world_size(const ParallelDegrees& degrees, int world_size) {
   const ProcessGrid grid(degrees);  // refuses degrees < 1
   if (grid.world_size() == world_size) return;

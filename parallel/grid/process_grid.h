@@ -50,7 +50,6 @@ class ProcessGrid {
   // Global ranks of the group of `rank` along the sub-axis, in coordinate order.
   std::vector<int> group(int rank, const SubAxis& sub_axis) const;
   SubAxis whole(Axis axis) const { return {axis, degree(axis), 1}; }
-  std::string name(const SubAxis& sub_axis) const;  // "tp" for a whole axis, else as to_string
 
  private:
   ParallelDegrees degrees_;

@@ -33,7 +33,6 @@ class LifelineAcceptor {
   // `ranks` ranks.
   LifelineAcceptor(int epoll, LifelineListener listener, const LifelineHello& mine, int ranks);
 
-  const LifelineContact& contact() const { return listener_.contact; }
   bool knows(int fd) const;
 
   // A rank and its connection, which epoll no longer watches.

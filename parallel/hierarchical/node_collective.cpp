@@ -95,8 +95,7 @@ void NodeCollective::prepare(const CollectiveCall& call) {
   stage_ = Stage::kPrepared;
   in_part_ = false;
   call_ = call;
-  whole_ = {call.operation, call.reduce, call.in.dtype(), call.root < 0 ? -1 : group_->across.global_rank_of(call.root),
-            call.in.num_elements()};
+  whole_ = fingerprint_of(call, group_->across.global_ranks());
   slice_ = is(CommOperation::kAllGather) ? call.in.num_elements() : call.in.num_elements() / group_->size();
   chunk_ = std::max<std::int64_t>(1, group_->scratch_bytes / (group_->most_rounds * group_->num_nodes() * element()));
 }
@@ -182,7 +181,7 @@ void NodeCollective::begin_part() {
   // into a piece.
   if (stage_ == Stage::kBefore && is(CommOperation::kReduceScatter) && chunk_count() < slice_)
     local_.prepare_part(whole_, operand, *this,
-                        {first_ * element(), chunk_count() * element(), slice_ * element(), group_->size()});
+                        PeerStretches{first_ * element(), chunk_count() * element(), slice_ * element(), group_->size()});
   else
     local_.prepare_part(whole_, operand, *this);
   local_.issue_as(sequence_ + 1);

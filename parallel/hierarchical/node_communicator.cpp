@@ -124,20 +124,20 @@ std::unique_ptr<Communicator> NodeCommunicator::make_part(std::span<const int> m
 
 }  // namespace
 
-std::unique_ptr<Communicator> make_node_world(const NodeSite& place, Progress& progress, const MessageOptions& options) {
-  SharedWorld& node = *place.node;
-  const int my_node = at(place.nodes, place.rank), local_rank = local_rank_of(place.nodes, place.rank);
-  const auto local_size = std::count(place.nodes.begin(), place.nodes.end(), my_node);
-  const bool one_node = local_size == static_cast<std::ptrdiff_t>(place.nodes.size());
+std::unique_ptr<Communicator> make_node_world(int rank, WireEndpoint endpoint) {
+  SharedWorld& node = *endpoint.node;
+  const auto local_size = std::ranges::count(endpoint.nodes, at(endpoint.nodes, rank));
+  const bool one_node = local_size == std::ssize(endpoint.nodes);
   TRIDENT_CHECK(local_size == node.size(), "{} ranks on a node of {}", local_size, node.size());
-  TRIDENT_CHECK(one_node || place.wire != nullptr, "several nodes without a wire between them");
-  limit_waits(progress, node, local_rank, place.rank);
-  if (!one_node) progress.set_naps(kNaps, [wire = place.wire] { wire->poll(); });
-  const auto endpoint = std::make_shared<WireEndpoint>(
-      WireEndpoint{place.wire, &node, local_rank, &progress, options, WireGroup::kChannels, place.nodes, place.allocate});
-  std::vector<int> everybody(place.nodes.size());
+  TRIDENT_CHECK(one_node || endpoint.wire != nullptr, "several nodes without a wire between them");
+  endpoint.local_rank = local_rank_of(endpoint.nodes, rank);
+  endpoint.next_channel = WireGroup::kChannels;
+  limit_waits(*endpoint.progress, node, endpoint.local_rank, rank);
+  if (!one_node) endpoint.progress->set_naps(kNaps, [wire = endpoint.wire] { wire->poll(); });
+  std::vector<int> everybody(endpoint.nodes.size());
   std::iota(everybody.begin(), everybody.end(), 0);
-  return make_group(endpoint, "world", place.rank, std::move(everybody), 0, node.group(node.world_group(), node.size()));
+  return make_group(std::make_shared<WireEndpoint>(std::move(endpoint)), "world", rank, std::move(everybody), 0,
+                    node.group(node.world_group(), node.size()));
 }
 
 }  // namespace trident

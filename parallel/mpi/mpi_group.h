@@ -36,37 +36,27 @@ inline void check_mpi(int code, std::string_view call) {
 
 // A communicator of MPI's whose errors are returned. Freed by MPI_Finalize only: freeing is collective and a rank that fails cannot
 // wait.
-struct MpiGroup {
-  MPI_Comm comm = MPI_COMM_NULL;
-  int rank = 0;
-  int size = 1;
-
-  static MpiGroup of(MPI_Comm comm);
+class MpiGroup final : public Rendezvous {
+ public:
+  explicit MpiGroup(MPI_Comm comm);
   // The ranks that pass the same color, in the order of this group.
   MpiGroup split(int color) const;
   // The ranks that can share memory.
   MpiGroup split_by_node() const;
 
+  MPI_Comm comm() const { return comm_; }
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
   // Collective: every rank's text, by rank.
   std::vector<std::string> all_gather(const std::string& mine) const;
-  // See Rendezvous. gather(): up a binomial tree, since MPI's own may have every rank send to rank 0. Not while wires carry
-  // messages.
-  void all_reduce(std::span<std::int64_t> numbers, ReduceOp op) const;
-  std::string broadcast(const std::string& text, int root) const;
-  std::vector<std::string> gather(const std::string& mine) const;
-};
-
-class MpiRendezvous final : public Rendezvous {
- public:
-  explicit MpiRendezvous(MpiGroup group) : group_(group) {}
-  int rank() const override { return group_.rank; }
-  int size() const override { return group_.size; }
-  void all_reduce(std::span<std::int64_t> numbers, ReduceOp op) override { group_.all_reduce(numbers, op); }
-  std::string broadcast(const std::string& text, int root) override { return group_.broadcast(text, root); }
-  std::vector<std::string> gather(const std::string& mine) override { return group_.gather(mine); }
+  void all_reduce(std::span<std::int64_t> numbers, ReduceOp op) override;
+  std::string broadcast(const std::string& text, int root) override;
+  // Up a binomial tree, since MPI's own may have every rank send to rank 0. Not while wires carry messages.
+  std::vector<std::string> gather(const std::string& mine) override;
 
  private:
-  MpiGroup group_;
+  MPI_Comm comm_;
+  int rank_ = 0, size_ = 1;
 };
 
 }  // namespace trident

@@ -16,13 +16,13 @@ MpiGroup ranks_of_my_node(const MpiGroup& world, int ranks_per_node);
 
 // Collective over `world`: the node of every rank, numbered by their lowest ranks. Where ranks were dealt out in blocks or in turn,
 // which launchers do, two small reductions say so; else a number of each rank goes through rank 0 to all.
-std::vector<int> number_nodes(const MpiGroup& world, const MpiGroup& node);
+std::vector<int> number_nodes(MpiGroup world, MpiGroup node);
 
 // The host name of every node, once in each node's segment.
 class NodeHosts {
  public:
   // Collective over `world`. `host`: of this rank's node; `segment`: that node's. Nodes as number_nodes() numbers them.
-  NodeHosts(const MpiGroup& world, const MpiGroup& node, const std::string& host, NodeSegment segment);
+  NodeHosts(MpiGroup world, const MpiGroup& node, const std::string& host, NodeSegment segment);
   std::string of(int node) const;
 
  private:

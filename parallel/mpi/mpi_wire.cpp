@@ -20,7 +20,7 @@ MpiWire::MpiWire(MpiGroup world, HostOf host_of, std::int64_t piece_bytes, CallM
   TRIDENT_CHECK(piece_bytes >= 1 && piece_bytes <= std::int64_t{1} << 30, "pieces of {} bytes", piece_bytes);
   int* largest = nullptr;
   int found = 0;
-  check_mpi(MPI_Comm_get_attr(world_.comm, MPI_TAG_UB, &largest, &found), "MPI_Comm_get_attr");
+  check_mpi(MPI_Comm_get_attr(world_.comm(), MPI_TAG_UB, &largest, &found), "MPI_Comm_get_attr");
   largest_tag_ = found != 0 ? *largest : 32767;  // what the standard promises
   pieces_.reserve(kEntries);
   in_flight_.reserve(kEntries);
@@ -39,8 +39,8 @@ Wire::Request MpiWire::recv(std::byte* data, std::int64_t bytes, int peer, std::
 }
 
 Wire::Request MpiWire::start(Direction direction, std::byte* data, std::int64_t bytes, int peer, std::int32_t channel) {
-  TRIDENT_CHECK(peer >= 0 && peer < world_.size && peer != world_.rank, "a message between ranks {} and {} of {}", world_.rank,
-                peer, world_.size);
+  TRIDENT_CHECK(peer >= 0 && peer < world_.size() && peer != world_.rank(), "a message between ranks {} and {} of {}",
+                world_.rank(), peer, world_.size());
   TRIDENT_CHECK(bytes >= 0 && channel >= 0 && channel <= largest_tag_, "{} bytes on channel {} of 0..{}", bytes, channel,
                 largest_tag_);
   Request first = kNone;
@@ -55,8 +55,8 @@ Wire::Request MpiWire::start(Direction direction, std::byte* data, std::int64_t 
     const bool sends = direction == Direction::kSend;
     MPI_Request request = MPI_REQUEST_NULL;
     const int code = calls_.during(sends ? MarkedCall::kIsend : MarkedCall::kIrecv, [&] {
-      return sends ? MPI_Isend(begin, piece.bytes, MPI_BYTE, peer, channel, world_.comm, &request)
-                   : MPI_Irecv(begin, piece.bytes, MPI_BYTE, peer, channel, world_.comm, &request);
+      return sends ? MPI_Isend(begin, piece.bytes, MPI_BYTE, peer, channel, world_.comm(), &request)
+                   : MPI_Irecv(begin, piece.bytes, MPI_BYTE, peer, channel, world_.comm(), &request);
     });
     if (code != MPI_SUCCESS) refuse(piece, mpi_error_text(code));
     in_flight_.push_back(request);
@@ -96,7 +96,7 @@ bool MpiWire::test(Request request) {
 void MpiWire::poll() {
   int found = 0;
   const int code = calls_.during(
-      MarkedCall::kIprobe, [&] { return MPI_Iprobe(world_.rank, largest_tag_, world_.comm, &found, MPI_STATUS_IGNORE); });
+      MarkedCall::kIprobe, [&] { return MPI_Iprobe(world_.rank(), largest_tag_, world_.comm(), &found, MPI_STATUS_IGNORE); });
   check_mpi(code, "MPI_Iprobe");
 }
 
@@ -163,7 +163,7 @@ void MpiWire::note(int code, int completed) {
 
 void MpiWire::refuse(const Piece& piece, const std::string& why) const {
   const AllocationExemption message;
-  throw CommunicationError(fmt::format("rank {}: {} of {} bytes {} rank {} on host {}: {}", world_.rank,
+  throw CommunicationError(fmt::format("rank {}: {} of {} bytes {} rank {} on host {}: {}", world_.rank(),
                                        piece.direction == Direction::kSend ? "send" : "recv", piece.message_bytes,
                                        piece.direction == Direction::kSend ? "to" : "from", piece.peer, host_of_(piece.peer), why));
 }

@@ -7,7 +7,7 @@
 namespace trident {
 
 struct NetworkFacts {
-  // Active ports: "mlx5_0 port 1 (100 Gb/sec (4X EDR))"; Omni-Path counts, Ethernet GPUs do not.
+  // Active ports: "mlx5_0 port 1 (100 Gb/sec (4X EDR))"; Omni-Path counts, cards for Ethernet do not.
   std::vector<std::string> infiniband;
   // That are up, without loopback: "eth0 (25 Gb/s)", or "eth0" where the system knows no rate.
   std::vector<std::string> interfaces;
@@ -19,7 +19,8 @@ struct NetworkFacts {
 // Reads below `root`, which tests replace. What cannot be read is left out.
 NetworkFacts network_facts(const std::string& root = "");
 
-// "between nodes: TCP over those of eth0 (25 Gb/s) that btl_tcp_if_include and btl_tcp_if_exclude allow" or "between nodes: /dev/infiniband/uverbs0, mlx5_0 ...".
+// "between nodes: TCP over eth0 (25 Gb/s), as far as btl_tcp_if_include and btl_tcp_if_exclude allow" or "between nodes:
+// /dev/infiniband/uverbs0, mlx5_0 ...".
 std::string describe(const NetworkFacts& facts);
 
 // A warning for InfiniBand that idles while messages go over TCP; empty if there is none, or it is used.

@@ -88,31 +88,30 @@ class MpiLibrary {
 MpiGroup duplicate_of_world() {
   MPI_Comm own = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &own), "MPI_Comm_dup");
-  return MpiGroup::of(own);
+  return MpiGroup(own);
 }
 
 // The node's segment with a SharedWorld laid out in it. What the system refuses to one rank is thrown by all.
 class SegmentSetup {
  public:
-  SegmentSetup(const MpiGroup& world, const MpiGroup& node) {
+  SegmentSetup(MpiGroup world, MpiGroup node) {
     std::optional<DescriptorHandover> handover;
-    if (node.rank == 0)
+    if (node.rank() == 0)
       attempt([&] {
-        const std::uint64_t control_bytes = SharedWorld::region_bytes(node.size);
+        const std::uint64_t control_bytes = SharedWorld::region_bytes(node.size());
         segment = NodeSegment::create(static_cast<std::int64_t>(control_bytes));
-        SharedWorld::lay_out(segment->control(), control_bytes, node.size);
+        SharedWorld::lay_out(segment->control(), control_bytes, node.size());
         handover.emplace();
       });
     const std::string name = node.broadcast(handover ? handover->name() : "", 0);
     if (!name.empty())
       attempt([&] {
-        if (node.rank == 0) handover->give(segment->descriptor(), node.size - 1, kHandoverSeconds);
+        if (node.rank() == 0) handover->give(segment->descriptor(), node.size() - 1, kHandoverSeconds);
         else segment = NodeSegment::attach(receive_descriptor(name, kHandoverSeconds));
       });
-    MpiRendezvous all(world);
-    int first = first_rank(all, !error_.empty() && !only_waited_);  // who waited does not know why nobody came
-    if (first < 0) first = first_rank(all, !error_.empty());
-    if (first >= 0) refusal = all.broadcast(error_, first);
+    int first = first_rank(world, !error_.empty() && !only_waited_);  // who waited does not know why nobody came
+    if (first < 0) first = first_rank(world, !error_.empty());
+    if (first >= 0) refusal = world.broadcast(error_, first);
   }
 
   std::optional<NodeSegment> segment;
@@ -137,7 +136,6 @@ class MpiWorld final : public ProcessWorld {
   explicit MpiWorld(const ProcessWorldOptions& options)
       : world_(duplicate_of_world()),
         node_(ranks_of_my_node(world_, options.ranks_per_node)),
-        local_(node_),
         nodes_(number_nodes(world_, node_)),
         wire_(world_, [this](int rank) { return hosts_.of(at(nodes_, rank)); }, options.piece_bytes, calls_),
         segment_(shared_segment()),
@@ -146,24 +144,24 @@ class MpiWorld final : public ProcessWorld {
         shared_(segment_.control(), options.timeout_seconds, memory_) {}
 
   ~MpiWorld() override {
-    if (!finished_) shared_.fail(fmt::format("rank {} ended", world_.rank));
+    if (!finished_) shared_.fail(fmt::format("rank {} ended", world_.rank()));
   }
 
   std::string describe() const override {
     return fmt::format("{}: {} rank{} on {} node{}, shared memory in {}", library_name(), size(), size() == 1 ? "" : "s",
                        num_nodes(), num_nodes() == 1 ? "" : "s", segment_pages());
   }
-  int rank() const override { return world_.rank; }
-  int size() const override { return world_.size; }
+  int rank() const override { return world_.rank(); }
+  int size() const override { return world_.size(); }
   const std::vector<int>& nodes() const override { return nodes_; }
-  int local_rank() const override { return node_.rank; }
-  int local_size() const override { return node_.size; }
+  int local_rank() const override { return node_.rank(); }
+  int local_size() const override { return node_.size(); }
   std::vector<std::string> all_gather(const std::string& mine) override { return world_.all_gather(mine); }
-  Rendezvous& node() override { return local_; }
+  Rendezvous& node() override { return node_; }
   void all_reduce(std::span<std::int64_t> numbers, ReduceOp op) override { world_.all_reduce(numbers, op); }
   std::string broadcast(const std::string& text, int root) override { return world_.broadcast(text, root); }
   std::vector<std::string> gather(const std::string& mine) override { return world_.gather(mine); }
-  Doorbell& doorbell() override { return shared_.doorbell(node_.rank); }
+  Doorbell& doorbell() override { return shared_.doorbell(node_.rank()); }
   Buffer allocate(std::int64_t bytes, const std::string& name) override { return segment_.allocate(bytes, name); }
   Wire& wire() override { return wire_; }
   void fail(const std::string& reason) override { shared_.fail(reason); }
@@ -171,22 +169,23 @@ class MpiWorld final : public ProcessWorld {
   std::int64_t inter_node_bytes() const override { return wire_.bytes_sent(); }
 
   std::unique_ptr<Communicator> communicator(Progress& progress) override {
-    if (node_.size == world_.size) return make_world_communicator(shared_, rank(), progress);
+    if (node_.size() == world_.size()) return make_world_communicator(shared_, rank(), progress);
     const auto allocate = [this](std::int64_t bytes, const std::string& name) { return this->allocate(bytes, name); };
-    return make_node_world({rank(), nodes_, &shared_, &wire_, allocate}, progress);
+    return make_node_world(
+        rank(), {.wire = &wire_, .node = &shared_, .progress = &progress, .nodes = nodes_, .allocate = allocate});
   }
 
   void finish() override {
     // Not MPI_Barrier: a peer that failed never comes.
     MPI_Request barrier = MPI_REQUEST_NULL;
-    check_mpi(calls_.during(MarkedCall::kIbarrier, [&] { return MPI_Ibarrier(world_.comm, &barrier); }), "MPI_Ibarrier");
+    check_mpi(calls_.during(MarkedCall::kIbarrier, [&] { return MPI_Ibarrier(world_.comm(), &barrier); }), "MPI_Ibarrier");
     const double begin = monotonic_seconds();
     for (int done = 0; done == 0;) {
       check_mpi(calls_.during(MarkedCall::kTest, [&] { return MPI_Test(&barrier, &done, MPI_STATUS_IGNORE); }), "MPI_Test");
       if (done != 0) break;
-      shared_.throw_if_failed(node_.rank);
+      shared_.throw_if_failed(node_.rank());
       if (const double waited = monotonic_seconds() - begin; waited >= shared_.timeout_seconds())
-        shared_.raise(node_.rank, fmt::format("rank {} waited {:.3g} s for the others to finish", rank(), waited));
+        shared_.raise(node_.rank(), fmt::format("rank {} waited {:.3g} s for the others to finish", rank(), waited));
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
     leave();
@@ -210,7 +209,6 @@ class MpiWorld final : public ProcessWorld {
   MpiLibrary library_;
   CallMark calls_;
   MpiGroup world_, node_;
-  MpiRendezvous local_;
   std::vector<int> nodes_;
   MpiWire wire_;
   NodeSegment segment_;

@@ -36,9 +36,8 @@ class ProcessWorld : public Rendezvous {
 
   // The doorbell that wakes this rank; give it to its CpuDevice.
   virtual Doorbell& doorbell() = 0;
-  // Zero-filled memory of the node's segment, for CpuDeviceOptions::memory. Operands of messages, and of collectives above
-  // kInlineBytes, lie in such memory: others are an InternalError. ConfigError that names `name` when the segment or the machine
-  // has no room.
+  // Zero-filled memory of the node's segment, for CpuDeviceOptions::memory: operands there move without copies. ConfigError that
+  // names `name` when the segment or the machine has no room.
   virtual Buffer allocate(std::int64_t bytes, const std::string& name) = 0;
   // The world communicator. Called once; `progress` is this rank's (its device's) and outlives it.
   virtual std::unique_ptr<Communicator> communicator(Progress& progress) = 0;

@@ -25,8 +25,7 @@ void CollectiveOperation::prepare(const CollectiveCall& call) {
   busy_ = true;
   phase_ = Phase::kPrepared;
   root_ = call.root;
-  fingerprint_ = {call.operation, call.reduce, call.in.dtype(), call.root < 0 ? -1 : group_->global_rank_of(call.root),
-                  call.in.num_elements()};
+  fingerprint_ = fingerprint_of(call, group_->global_ranks);
   out_ = call.out;
   in_ = call.in;
   work_ = nullptr;
@@ -34,18 +33,14 @@ void CollectiveOperation::prepare(const CollectiveCall& call) {
   piece_ = 0;
 }
 
-void CollectiveOperation::prepare_part(const CommFingerprint& whole, ConstTensorView operand, PeerWork& work) {
-  prepare_part(whole, operand, work, {.bytes = operand.num_bytes()});
-}
-
 void CollectiveOperation::prepare_part(const CommFingerprint& whole, ConstTensorView operand, PeerWork& work,
-                                       const PeerStretches& stretches) {
+                                       const std::optional<PeerStretches>& stretches) {
   busy_ = true;
   phase_ = Phase::kPrepared;
   fingerprint_ = whole;
   in_ = operand;
   work_ = &work;
-  stretches_ = stretches;
+  stretches_ = stretches.value_or(PeerStretches{.bytes = operand.num_bytes()});
   piece_ = 0;
 }
 
@@ -144,13 +139,9 @@ void CollectiveOperation::check_agreement_with(int rank) const {
   if (group_->checks == CollectiveChecks::kOff || theirs == fingerprint_) [[likely]]
     return;
   const AllocationExemption message;
-  const bool mine_first = group_->rank > rank;  // the same words whoever finds out
-  const int first = std::max(group_->rank, rank), second = std::min(group_->rank, rank);
-  group_->world->raise(
-      group_->local_rank(),
-      fmt::format("{}: rank {} called {} as operation {} while rank {} called {}", group_->name, group_->global_rank_of(first),
-                  to_string(mine_first ? fingerprint_ : theirs), number_, group_->global_rank_of(second),
-                  to_string(mine_first ? theirs : fingerprint_)));
+  const IssuedCall mine{fingerprint_, number_, group_->global_rank()}, other{theirs, number_, group_->global_rank_of(rank)};
+  const bool mine_first = group_->rank > rank;
+  group_->world->raise(group_->local_rank(), disagreement(group_->name, mine_first ? mine : other, mine_first ? other : mine));
 }
 
 // Whether ranks take shares of the work as they come.
@@ -285,15 +276,13 @@ void CollectiveOperation::move_alone() {
 }
 
 std::string CollectiveOperation::missing(bool finished, std::uint64_t sequence) const {
-  std::string names;
-  int count = 0;
+  std::vector<int> ranks;
   for (int r = 0; r < group_->size(); ++r) {
     const CollectivePost& post = group_->block.post(sequence, r);
-    if ((finished ? post.finished : post.posted).load(std::memory_order_acquire) > sequence) continue;
-    names += fmt::format("{}{}", count++ == 0 ? "" : ", ", group_->global_rank_of(r));
+    if ((finished ? post.finished : post.posted).load(std::memory_order_acquire) <= sequence)
+      ranks.push_back(group_->global_rank_of(r));
   }
-  return fmt::format("{} {} {} not {}", count == 1 ? "rank" : "ranks", names, count == 1 ? "has" : "have",
-                     finished ? "finished" : "arrived");
+  return ranks_have_not(ranks, finished ? "finished" : "arrived");
 }
 
 std::string CollectiveOperation::describe() const {

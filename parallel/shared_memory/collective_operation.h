@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -57,8 +58,8 @@ class CollectiveOperation final : public CommunicatorOperation {
   void prepare(const CollectiveCall& call);
   // A part of a larger operation, which `whole` describes to peers: each rank does its `work` while all may read its `operand`, of
   // which they read no more than `stretches` (the same on all ranks); without those, all of it.
-  void prepare_part(const CommFingerprint& whole, ConstTensorView operand, PeerWork& work);
-  void prepare_part(const CommFingerprint& whole, ConstTensorView operand, PeerWork& work, const PeerStretches& stretches);
+  void prepare_part(const CommFingerprint& whole, ConstTensorView operand, PeerWork& work,
+                    const std::optional<PeerStretches>& stretches = {});
   void issue() override;
   // Issues it as operation `number` in messages to users.
   void issue_as(std::uint64_t number);

@@ -17,7 +17,7 @@ void MessageOperation::prepare(const CollectiveCall& call, int peer, std::uint64
   posted_ = false;
   piece_ = 0;
   peer_ = peer;
-  fingerprint_ = {call.operation, ReduceOp::kSum, call.in.dtype(), -1, call.in.num_elements()};
+  fingerprint_ = fingerprint_of(call, group_->global_ranks);
   data_ = call.in;
   target_ = call.out.data();
   next_sequence_ = &next_sequence;
@@ -122,14 +122,12 @@ bool MessageOperation::poll_recv() {
 }
 
 void MessageOperation::check_agreement(const ChannelSlot& s) const {
-  if (s.fingerprint.dtype == fingerprint_.dtype && s.fingerprint.count == fingerprint_.count) [[likely]]
+  if (is_one_message(s.fingerprint, fingerprint_)) [[likely]]
     return;
   const AllocationExemption message;
-  const int me = group_->global_rank(), peer = group_->global_rank_of(peer_);
-  group_->world->raise(
-      group_->local_rank(),
-      fmt::format("{}: rank {} called {} from rank {} as message {} while rank {} called {} to rank {}", group_->name, me,
-                  to_string(fingerprint_), peer, sequence_ + 1, peer, to_string(s.fingerprint), me));
+  group_->world->raise(group_->local_rank(),
+                       message_disagreement(group_->name, {fingerprint_, sequence_ + 1, group_->global_rank()},
+                                            {s.fingerprint, sequence_ + 1, group_->global_rank_of(peer_)}));
 }
 
 std::string MessageOperation::describe() const {

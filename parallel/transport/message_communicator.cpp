@@ -15,7 +15,7 @@ void WireMessage::prepare(const CollectiveCall& call) {
   phase_ = Phase::kIssued;
   header_done_ = turn_passed_ = false;
   peer_ = call.root;
-  fingerprint_ = {call.operation, ReduceOp::kSum, call.in.dtype(), -1, call.in.num_elements()};
+  fingerprint_ = fingerprint_of(call, group_->global_ranks());
   data_ = call.in;
   target_ = call.out.data();
 }
@@ -68,14 +68,10 @@ bool WireMessage::advance() {
 }
 
 void WireMessage::check_agreement() const {
-  const CommFingerprint& theirs = header_.fingerprint;
-  if (theirs.dtype == fingerprint_.dtype && theirs.count == fingerprint_.count && header_.number == sequence_ + 1) [[likely]]
+  if (is_one_message(header_.fingerprint, fingerprint_) && header_.number == sequence_ + 1) [[likely]]
     return;
   const AllocationExemption message;
-  const int me = group_->global_rank();
-  group_->raise(fmt::format("{}: rank {} called {} from rank {} as message {} while rank {} called {} to rank {}", group_->name(),
-                            me, to_string(fingerprint_), group_->global_rank_of(peer_), sequence_ + 1, header_.global_rank,
-                            to_string(theirs), me));
+  group_->raise(message_disagreement(group_->name(), {fingerprint_, sequence_ + 1, group_->global_rank()}, header_));
 }
 
 std::string WireMessage::describe() const {

@@ -43,7 +43,7 @@ class WireMessage final : public CommunicatorOperation {
   std::uint64_t sequence_ = 0;
   int peer_ = -1;
   bool header_done_ = false, turn_passed_ = false;
-  MessageHeader header_;  // of the sender
+  IssuedCall header_;  // of the sender
   Wire::Request header_request_ = 0;
   CommFingerprint fingerprint_;
   ConstTensorView data_;

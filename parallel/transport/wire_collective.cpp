@@ -145,10 +145,9 @@ std::byte* writable(const std::byte* data) { return const_cast<std::byte*>(data)
 }  // namespace
 
 void WireCollective::prepare(const CollectiveCall& call) {
-  const CommFingerprint whole{call.operation, call.reduce, call.in.dtype(), call.root < 0 ? -1 : group_->global_rank_of(call.root),
-                              call.in.num_elements()};
   const bool is_gather = call.operation == CommOperation::kAllGather;
-  prepare_part(call, whole, is_gather ? call.in.num_elements() : call.in.num_elements() / group_->size(), nullptr);
+  const std::int64_t slice = call.in.num_elements() / (is_gather ? 1 : group_->size());
+  prepare_part(call, fingerprint_of(call, group_->global_ranks()), slice, nullptr);
 }
 
 void WireCollective::prepare_part(const CollectiveCall& call, const CommFingerprint& whole, std::int64_t slice,
@@ -316,16 +315,13 @@ void WireCollective::greet(int r) {
 }
 
 void WireCollective::check_agreement_with(int r) const {
-  const MessageHeader& theirs = at(group_->peers, r).theirs;
+  const IssuedCall& theirs = at(group_->peers, r).theirs;
   if (group_->checks == CollectiveChecks::kOff || (theirs.fingerprint == fingerprint_ && theirs.number == header_.number))
       [[likely]]
     return;
   const AllocationExemption message;
-  const bool mine_first = group_->rank() > r;  // the same words whoever finds out
-  const MessageHeader &first = mine_first ? header_ : theirs, &second = mine_first ? theirs : header_;
-  group_->raise(fmt::format("{}: rank {} called {} as operation {} while rank {} called {}{}", group_->name(), first.global_rank,
-                            to_string(first.fingerprint), first.number, second.global_rank, to_string(second.fingerprint),
-                            second.number == first.number ? "" : fmt::format(" as operation {}", second.number)));
+  const bool mine_first = group_->rank() > r;
+  group_->raise(disagreement(group_->name(), mine_first ? header_ : theirs, mine_first ? theirs : header_));
 }
 
 void WireCollective::add_pieces() {
@@ -387,24 +383,18 @@ std::string WireCollective::describe() const {
   if (!rounds_done_ && is_greeted_by_all())
     return fmt::format("{}: rank {} has not {}", call, group_->global_rank_of(rounds_.awaited()),
                        rounds_.has_received() ? "received" : "sent");
-  std::string absent, silent, deaf;
-  int counts[3] = {0, 0, 0};
-  const auto add = [&](std::string& names, int& count, int r) {
-    names += fmt::format("{}{}", count++ == 0 ? "" : ", ", group_->global_rank_of(r));
-  };
+  std::vector<int> absent, silent, deaf;
   for (int r = 0; r < group_->size(); ++r) {
     if (r == group_->rank()) continue;
     const WireGroup::Peer& peer = at(group_->peers, r);
-    if (!peer.header_received) add(absent, counts[0], r);
-    else if (!peer.in.complete()) add(silent, counts[1], r);
-    else if (!peer.out.complete() || !peer.header_sent) add(deaf, counts[2], r);
+    const int global_rank = group_->global_rank_of(r);
+    if (!peer.header_received) absent.push_back(global_rank);
+    else if (!peer.in.complete()) silent.push_back(global_rank);
+    else if (!peer.out.complete() || !peer.header_sent) deaf.push_back(global_rank);
   }
-  const auto are = [&](const std::string& names, int count, const char* what) {
-    return fmt::format("{}: {} {} {} not {}", call, count == 1 ? "rank" : "ranks", names, count == 1 ? "has" : "have", what);
-  };
-  if (counts[0] > 0) return are(absent, counts[0], "arrived");
-  if (counts[1] > 0) return are(silent, counts[1], "sent");
-  return are(deaf, counts[2], "received");
+  return fmt::format("{}: {}", call, !absent.empty()   ? ranks_have_not(absent, "arrived")
+                                     : !silent.empty() ? ranks_have_not(silent, "sent")
+                                                       : ranks_have_not(deaf, "received"));
 }
 
 }  // namespace trident

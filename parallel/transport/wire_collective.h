@@ -110,7 +110,7 @@ class WireCollective final : public CommunicatorOperation {
   Phase phase_ = Phase::kPrepared;
   Step step_ = Step::kNone;
   std::uint64_t sequence_ = 0;
-  MessageHeader header_;  // what this rank tells its peers
+  IssuedCall header_;  // what this rank tells its peers
   CommFingerprint fingerprint_;
   TensorView out_;
   ConstTensorView in_;

@@ -35,7 +35,9 @@ struct WireEndpoint {
   MessageOptions options{};
   std::int32_t next_channel = 0;  // no communicator of this rank uses it or a higher one
   std::vector<int> nodes{};        // of every global rank
-  std::function<Buffer(std::int64_t bytes, const std::string& name)> allocate{};  // memory that the ranks of the node can reach
+  // Zero-filled memory that the ranks of the node can reach (ProcessWorld::allocate); only groups with unequally many ranks per
+  // node take some, when they are split off.
+  std::function<Buffer(std::int64_t bytes, const std::string& name)> allocate{};
 
   // The first of WireGroup::kChannels channels, now taken, for the parts that a group is split into. `free`: no rank of the group
   // uses it or a higher one.
@@ -45,13 +47,6 @@ struct WireEndpoint {
     progress->note_advance();
     return true;
   }
-};
-
-// The first message of a collective or of a point-to-point message. Plain bytes: all ranks run the same program.
-struct MessageHeader {
-  CommFingerprint fingerprint;
-  std::uint64_t number = 0;  // of the operation in its communicator, or of the message in its ordered pair; from 1
-  std::int64_t global_rank = -1;
 };
 
 // One direction of an operation with one peer: consecutive pieces, at most kWindow of them in flight.
@@ -140,7 +135,7 @@ class WireGroup {
 
   // The state of the collective whose turn it is, by peer.
   struct Peer {
-    MessageHeader theirs;
+    IssuedCall theirs;  // the first message of a collective, as of a message
     Wire::Request header_out = 0, header_in = 0;
     bool header_sent = true, header_received = true;
     Transfer out, in;

@@ -94,24 +94,6 @@ std::vector<ShardPiece> shard_pieces(const BucketLayout& bucket, const std::vect
   return pieces;
 }
 
-ElementMap::ElementMap(const ParamSpec& spec, int tensor_degree, int tensor_rank)
-    : parts_(local_parts(spec, tensor_degree, tensor_rank)) {
-  const Shape shape = local_shape(spec, tensor_degree);
-  columns_ = shape.rank() == 2 ? shape[1] : 1;
-}
-
-std::optional<LogicalElement> ElementMap::operator()(std::int64_t index) const {
-  const std::int64_t row = index / columns_, column = index % columns_;
-  for (const LocalPart& part : parts_) {
-    if (row < part.local_row || row >= part.local_row + part.box.rows()) continue;
-    const Shape& shape = part.part->tensor_shape;
-    const std::int64_t tensor_columns = shape.rank() == 2 ? shape[1] : 1;
-    const std::int64_t tensor_row = part.box.row_begin + row - part.local_row;
-    return LogicalElement{part.part, tensor_row * tensor_columns + part.box.column_begin + column};
-  }
-  return std::nullopt;
-}
-
 std::vector<TensorStretch> tensor_stretches(const ShardPiece& piece, int tensor_degree, int tensor_rank) {
   const Shape shape = local_shape(*piece.spec, tensor_degree);
   const std::int64_t columns = shape.rank() == 2 ? shape[1] : 1;

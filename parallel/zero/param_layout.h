@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -54,23 +53,8 @@ struct ShardPiece {
 std::vector<ShardPiece> shard_pieces(const BucketLayout& bucket, const std::vector<ParamSpec>& specs, std::int64_t begin,
                                      std::int64_t count, int tensor_degree, int tensor_rank);
 
-// Element `index` of the dense local parameter -> its row-major index in the named logical tensor ([out, in]); nothing for padding.
-struct LogicalElement {
-  const PartSpec* part = nullptr;
-  std::int64_t index = 0;
-};
-class ElementMap {
- public:
-  ElementMap(const ParamSpec& spec, int tensor_degree, int tensor_rank);
-  std::optional<LogicalElement> operator()(std::int64_t index) const;
-
- private:
-  std::int64_t columns_ = 1;
-  std::vector<LocalPart> parts_;
-};
-
 // A stretch of a piece whose elements lie in one named tensor, or are padding. With j = first_column + i, element i of it is element
-// first_index + (j / columns) * stride + j % columns of the whole tensor, as ElementMap says.
+// first_index + (j / columns) * stride + j % columns of the whole tensor ([out, in], row-major).
 struct TensorStretch {
   const PartSpec* part = nullptr;  // null: padding
   std::int64_t begin = 0, count = 0;  // elements of the piece

@@ -46,7 +46,4 @@ struct Schedule {
 
 std::string to_string(const Action& action);  // "0F2": virtual stage 0, forward, micro-batch 2
 
-// First line "p=2 v=1 m=4", then one line per rank: "0F0 0F1 0B0 ...".
-std::string to_text(const Schedule& schedule);
-
 }  // namespace trident

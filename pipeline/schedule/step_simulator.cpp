@@ -39,7 +39,6 @@ double mean(const std::vector<double>& x) { return std::accumulate(x.begin(), x.
 }  // namespace
 
 double StepTimeline::bubble_over_ideal() const { return (pipeline_span - mean(compute)) / mean(compute); }
-double StepTimeline::bubble_rate() const { return (pipeline_span - mean(compute)) / pipeline_span; }
 
 StepTimeline simulate(const std::vector<StepProgram>& programs, const StepCosts& costs, Overlap overlap) {
   int num_tokens = 0;

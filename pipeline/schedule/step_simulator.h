@@ -24,7 +24,6 @@ struct StepTimeline {
 
   // The bubble of the forward and backward part alone, as in the literature, without the update. See ScheduleTimeline.
   double bubble_over_ideal() const;
-  double bubble_rate() const;
 };
 
 // With Overlap::kOn, gathers and reductions run beside computes, one at a time per rank and in program order; a compute waits

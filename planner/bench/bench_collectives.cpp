@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <set>
 
 #include "core/clock.h"
 #include "device/operations.h"
@@ -167,7 +168,7 @@ std::vector<CollectiveRates> rates_between_processes(ProcessWorld& world, AskedD
     return CollectiveMeter(*device, *group, floor, collectives.megabytes).measure(way_of(choice, "processes", transport));
   };
   if (choice.kind == DeviceKind::kCpu) return {measure(DeviceTransport::kThread, Floor::kMessages)};
-  const TransportChoice usual = choose_transport(gpus);
+  const TransportChoice usual = choose_transport(gpus.size(), std::set(gpus.begin(), gpus.end()).size());
   std::vector<CollectiveRates> rates;
   if (usual.transport == DeviceTransport::kNccl) rates.push_back(measure(DeviceTransport::kNcclEvenAlone, Floor::kMessages));
   else rates.push_back(skipped("processes by NCCL", usual.why));

@@ -9,6 +9,7 @@
 #include "core/bf16.h"
 #include "core/philox.h"
 #include "model/gpt.h"
+#include "tests/support/param_elements.h"
 
 namespace trident::test {
 
@@ -98,7 +99,7 @@ std::vector<int> LayoutRank::units() const {
 std::vector<NamedElement> LayoutRank::elements(std::size_t shard) const {
   std::vector<NamedElement> all(static_cast<std::size_t>(shards_[shard].elements));
   for (const ShardPiece& piece : shards_[shard].pieces) {
-    const ElementMap map(*piece.spec, holder_.tensor_degree, holder_.tensor_rank);
+    const testing::ElementMap map(*piece.spec, holder_.tensor_degree, holder_.tensor_rank);
     for (std::int64_t i = 0; i < piece.count; ++i) {
       const auto element = map(piece.param_begin + i);
       if (element) all[static_cast<std::size_t>(piece.shard_begin + i)] = {element->part, element->index};

@@ -1,5 +1,5 @@
-// Ranks with devices that disagree, stay away, give up or throw, on every transport: every rank ends, and the message says who and
-// what.
+// Ranks with devices that disagree, stay away, give up or throw, on every transport. What they share with ranks without devices is
+// failure_conformance.h's.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,6 +11,7 @@
 #include "tests/cuda/device_ranks.h"
 #include "tests/cuda/simulated/nccl.h"
 #include "tests/cuda/simulated_scope.h"
+#include "tests/parallel/failure_conformance.h"
 #include "tests/support/error_text.h"
 
 namespace trident::conformance {
@@ -19,73 +20,25 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
 
+Failures run_on(DeviceTransport transport, int ranks, double timeout, const std::function<void(RankContext&)>& body) {
+  DeviceRanks setup{.transport = transport, .ranks = ranks, .gpus = transport == DeviceTransport::kNccl ? ranks : 1,
+                    .timeout_seconds = timeout};
+  setup.options.nccl.traffic = {.max_ctas = 0, .messages = NcclTraffic::Messages::kAll};
+  setup.options.nccl.timeout_seconds = 0.75 * timeout;
+  setup.options.staged = {.collective_bytes = 65536, .message_bytes = 65536};
+  const SimulatedScope scope({.devices = ranks});
+  const Failures failures = run_failing(setup, body);
+  simulated::recover();
+  simulated::reset_nccl();
+  return failures;
+}
+
 class DeviceFailure : public ::testing::TestWithParam<DeviceTransport> {
  protected:
   Failures run(int ranks, double timeout, const std::function<void(RankContext&)>& body) {
-    DeviceRanks setup{.transport = GetParam(), .ranks = ranks, .gpus = is_nccl() ? ranks : 1, .timeout_seconds = timeout};
-    setup.options.nccl.traffic = {.max_ctas = 0, .messages = NcclTraffic::Messages::kAll};
-    setup.options.nccl.timeout_seconds = 0.75 * timeout;
-    setup.options.staged = {.collective_bytes = 65536, .message_bytes = 65536};
-    const SimulatedScope scope({.devices = ranks});
-    const Failures failures = run_failing(setup, body);
-    simulated::recover();
-    simulated::reset_nccl();
-    return failures;
+    return run_on(GetParam(), ranks, timeout, body);
   }
-  bool is_nccl() const { return GetParam() == DeviceTransport::kNccl; }
 };
-
-TEST_P(DeviceFailure, ADisagreementNamesBothRanksAndBothOperations) {
-  const Failures failures = run(2, 30, [](RankContext& c) {
-    const auto tp = c.world.split(all_ranks(c.world), "tp");
-    Values x(DType::kF32, 1024);
-    tp->all_reduce(c.compute, x.view(), ReduceOp::kSum);
-    if (tp->rank() == 1) tp->all_reduce(c.compute, x.view(), ReduceOp::kSum);
-    else tp->all_gather(c.compute, x.view(), x.range(0, 512));
-    c.compute.synchronize();
-    for (;;) c.world.barrier();
-  });
-  const std::string expected = "tp: rank 1 called all_reduce f32[1024] as operation 2 while rank 0 called all_gather f32[512]";
-  EXPECT_EQ(failures.error, expected);
-  for (const std::string& error : failures.per_rank) EXPECT_EQ(error, expected);
-}
-
-TEST_P(DeviceFailure, CountDTypeReduceOpAndRootAreCompared) {
-  struct Other {
-    const char* words;
-    std::function<void(RankContext&, Values&)> call;
-  };
-  const std::vector<Other> others = {
-      {"all_reduce f32[2000]",
-       [](RankContext& c, Values& x) { c.world.all_reduce(*c.queues[0], x.range(0, 2000), ReduceOp::kSum); }},
-      {"all_reduce(max) f32[40000]", [](RankContext& c, Values& x) { c.world.all_reduce(*c.queues[0], x.view(), ReduceOp::kMax); }},
-      {"broadcast f32[40000] from rank 2", [](RankContext& c, Values& x) { c.world.broadcast(*c.queues[0], x.view(), 2); }},
-  };
-  for (const Other& other : others) {
-    const Failures failures = run(3, 30, [&](RankContext& c) {
-      Values x(DType::kF32, 40000);
-      if (c.world.rank() == 2) other.call(c, x);
-      else c.world.all_reduce(*c.queues[0], x.view(), ReduceOp::kSum);
-      c.queues[0]->synchronize();
-      for (;;) c.world.barrier();
-    });
-    EXPECT_EQ(failures.error,
-              fmt::format("world: rank 2 called {} as operation 1 while rank 0 called all_reduce f32[40000]", other.words));
-    for (const std::string& error : failures.per_rank) EXPECT_EQ(error, failures.error);
-  }
-}
-
-TEST_P(DeviceFailure, MessagesMustAgreeInCountAndType) {
-  const Failures failures = run(2, 30, [](RankContext& c) {
-    Values x(DType::kF32, 20000);
-    if (c.world.rank() == 0) c.world.send(*c.queues[0], x.range(0, 10000), 1);
-    else c.world.recv(*c.queues[0], x.view(), 0);
-    c.queues[0]->synchronize();
-    for (;;) c.world.barrier();
-  });
-  EXPECT_EQ(failures.error,
-            "world: rank 1 called recv f32[20000] from rank 0 as message 1 while rank 0 called send f32[10000] to rank 1");
-}
 
 TEST_P(DeviceFailure, TheWatchdogNamesOperationAndWhoIsMissing) {
   const Failures failures = run(3, 0.4, [](RankContext& c) {
@@ -108,68 +61,6 @@ TEST_P(DeviceFailure, TheWatchdogSeesMessages) {
   });
   EXPECT_THAT(failures.error, HasSubstr("recv #1 from rank 1 over world"));
   EXPECT_THAT(failures.error, HasSubstr("rank 1 has not sent"));
-}
-
-TEST_P(DeviceFailure, AThrowingRankIsNamedToItsPeersAndRethrown) {
-  const Failures failures = run(3, 30, [](RankContext& c) {
-    Values x(DType::kF32, 3000);
-    c.world.all_reduce(c.compute, x.view(), ReduceOp::kSum);
-    c.compute.synchronize();
-    if (c.world.rank() == 2) throw DataError("corpus.bin: too short");
-    c.world.all_reduce(*c.queues[1], x.view(), ReduceOp::kSum);
-    c.queues[1]->synchronize();
-  });
-  EXPECT_EQ(failures.error, "corpus.bin: too short");
-  for (const std::size_t rank : {0u, 1u}) EXPECT_EQ(failures.per_rank[rank], "rank 2 failed: corpus.bin: too short");
-}
-
-TEST_P(DeviceFailure, AbortReachesEveryGroup) {
-  const Failures failures = run(4, 30, [](RankContext& c) {
-    const auto pair = c.world.split(neighbours(c.world, 2), "pair");
-    Values x(DType::kF32, 30);
-    if (c.world.rank() == 0) pair->abort("stop requested");
-    else if (c.world.rank() > 1) pair->barrier();
-    c.world.all_reduce(c.compute, x.view(), ReduceOp::kSum);
-    c.compute.synchronize();
-    c.world.barrier();
-  });
-  EXPECT_EQ(failures.error, "stop requested");
-}
-
-TEST_P(DeviceFailure, ARankThatThrowsAtARandomPointEndsAll) {
-  for (int seed = 0; seed < 6; ++seed) {
-    const int ranks = 2 + seed % 2, thrower = seed * 7 % ranks, at = seed * 13 % 9;
-    const Failures failures = run(ranks, 30, [&](RankContext& c) {
-      for (int i = 0; i < 10; ++i) {
-        Values x(DType::kF32, i % 4 == 0 ? 6000 : 20), y(DType::kF32, x.count() * ranks);
-        if (c.world.rank() == thrower && i == at) throw std::runtime_error("planted");
-        if (i % 3 == 0) c.world.all_gather(c.compute, y.view(), x.view());
-        else c.world.all_reduce(c.compute, x.view(), ReduceOp::kSum);
-        c.compute.synchronize();
-        if (i % 5 == 0) c.world.barrier();
-      }
-    });
-    EXPECT_EQ(failures.error, "planted");
-    for (int r = 0; r < ranks; ++r)
-      EXPECT_EQ(failures.per_rank[static_cast<std::size_t>(r)],
-                r == thrower ? "planted" : fmt::format("rank {} failed: planted", thrower));
-  }
-}
-
-TEST_P(DeviceFailure, AGroupLeftByAnExceptionIssuesNothing) {
-  const Failures failures = run(2, 30, [](RankContext& c) {
-    Values x(DType::kF32, 4, [](auto) { return 1.0; });
-    try {
-      const GroupScope group(c.world);
-      c.world.all_reduce(c.compute, x.view(), ReduceOp::kSum);
-      throw ConfigError("no");
-    } catch (const ConfigError&) {
-    }
-    c.world.all_reduce(c.compute, x.view(), ReduceOp::kSum);
-    c.compute.synchronize();
-    EXPECT_EQ(x.at(0), 2.0);
-  });
-  EXPECT_EQ(failures.error, "");
 }
 
 TEST_P(DeviceFailure, MisuseIsRefused) {
@@ -220,24 +111,29 @@ TEST_P(LaneFailure, AFailingGpuEndsAllRanks) {
   EXPECT_THAT(failures.error, HasSubstr("cop"));
 }
 
-// Left without a wait; the communicator goes while its operation is under way.
-TEST_P(LaneFailure, LeavingWithOperationsPendingIsAFailure) {
-  const Failures failures = run(2, 30, [](RankContext& c) {
-    Values x(DType::kF32, 3000);
-    if (c.world.rank() == 0) {
-      c.world.all_reduce(*c.queues[0], x.view(), ReduceOp::kSum);
-      return;
-    }
-    for (;;) c.world.recv(c.compute, x.view(), 0);
-  });
-  EXPECT_EQ(failures.error.find("rank 0 left with operations pending: all_reduce #1 over world"), 0u) << failures.error;
-}
-
 INSTANTIATE_TEST_SUITE_P(Transports, DeviceFailure,
                          ::testing::Values(DeviceTransport::kThread, DeviceTransport::kHostStaged, DeviceTransport::kNccl),
                          transport_name);
 INSTANTIATE_TEST_SUITE_P(Transports, LaneFailure, ::testing::Values(DeviceTransport::kThread, DeviceTransport::kHostStaged),
                          transport_name);
 
+FailureCase on(DeviceTransport transport, int ranks) {
+  FailureCase made{fmt::format("{}{}ranks", transport_name({transport, 0}), ranks),
+                   std::vector<int>(static_cast<std::size_t>(ranks)),
+                   [=](double timeout, const auto& body) { return run_on(transport, ranks, timeout, body); }};
+  made.seeds = 4;
+  if (transport == DeviceTransport::kNccl) made.barriers = FailureCase::Barriers::kApart;
+  return made;
+}
+
 }  // namespace
+
+INSTANTIATE_TEST_SUITE_P(Devices, CommunicatorFailures,
+                         ::testing::Values(on(DeviceTransport::kThread, 2), on(DeviceTransport::kThread, 4),
+                                         on(DeviceTransport::kHostStaged, 2), on(DeviceTransport::kHostStaged, 4),
+                                         on(DeviceTransport::kNccl, 2), on(DeviceTransport::kNccl, 4)),
+                         name_of_case);
+INSTANTIATE_TEST_SUITE_P(Devices, PendingFailures,
+                         ::testing::Values(on(DeviceTransport::kThread, 2), on(DeviceTransport::kHostStaged, 2)), name_of_case);
+
 }  // namespace trident::conformance

@@ -206,7 +206,7 @@ TEST(MpiNodes, AreNumberedByTheirLowestRanks) {
   const ProcessWorld& job = MpiSession::current().world();
   MPI_Comm copy = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &copy), "MPI_Comm_dup");
-  const MpiGroup world = MpiGroup::of(copy);
+  const MpiGroup world(copy);
   const auto placed = [&](const std::function<int(int)>& node_of) {
     std::vector<int> expected, colors;  // colors in the order of their first ranks
     for (int r = 0; r < job.size(); ++r) {
@@ -228,7 +228,7 @@ TEST(MpiNodes, AreCalledByName) {
   const ProcessWorld& job = MpiSession::current().world();
   MPI_Comm copy = MPI_COMM_NULL;
   check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &copy), "MPI_Comm_dup");
-  const MpiGroup world = MpiGroup::of(copy);
+  const MpiGroup world(copy);
   // Each rank is a node.
   const NodeHosts alone(world, world.split(job.rank()), fmt::format("h{}", 10 * job.rank()), NodeSegment::create(1 << 20));
   for (int n = 0; n < job.size(); ++n) EXPECT_EQ(alone.of(n), fmt::format("h{}", 10 * n));

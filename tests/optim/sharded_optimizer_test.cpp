@@ -16,6 +16,7 @@
 #include "parallel/grid/parallel_context.h"
 #include "parallel/shared_memory/thread_world.h"
 #include "tests/support/error_text.h"
+#include "tests/support/param_elements.h"
 #include "tests/support/stochastic_rounding.h"
 
 namespace trident {
@@ -119,7 +120,7 @@ TEST(RoundedStretches, NameTheElementsOfTheTensor) {
   for (const ParamSpec& spec : specs)
     for (int rank = 0; rank < kDegree; ++rank) {
       SCOPED_TRACE(spec.parts[0].tensor + " on rank " + std::to_string(rank));
-      const ElementMap map(spec, kDegree, rank);
+      const testing::ElementMap map(spec, kDegree, rank);
       const std::int64_t elements = local_shape(spec, kDegree).num_elements();
       for (const std::int64_t length : {elements, std::int64_t{7}, std::int64_t{1}}) {
         std::vector<ShardPiece> pieces;

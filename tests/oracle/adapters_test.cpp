@@ -13,6 +13,7 @@
 #include "core/file_io.h"
 #include "tests/oracle/golden_case.h"
 #include "tests/support/family_golden.h"
+#include "tests/support/param_elements.h"
 #include "tests/support/safetensors.h"
 
 namespace trident::testing {

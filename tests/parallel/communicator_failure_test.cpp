@@ -96,6 +96,7 @@ TEST(CommunicatorFailure, MisuseIsRefused) {
     EXPECT_THROW(c.world.group_end(), InternalError);
     const GroupScope group(c.world);
     EXPECT_THROW(c.world.barrier(), InternalError);
+    EXPECT_THROW(c.world.split(all_ranks(c.world), "part"), InternalError);
     c.world.all_reduce(c.compute, v, ReduceOp::kSum);
     EXPECT_THROW(c.world.all_reduce(*c.queues[0], v, ReduceOp::kSum), InternalError);
   });

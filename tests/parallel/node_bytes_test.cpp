@@ -132,7 +132,7 @@ TEST(NodeBytes, HeadersComeOnTop) {
       c.barrier();
       const std::int64_t before = self.wire->bytes_sent();
       all_gather(c, self.compute);
-      const std::int64_t headers = checks == CollectiveChecks::kOn ? 2 * static_cast<std::int64_t>(sizeof(MessageHeader)) : 0;
+      const std::int64_t headers = checks == CollectiveChecks::kOn ? 2 * static_cast<std::int64_t>(sizeof(IssuedCall)) : 0;
       EXPECT_EQ(self.wire->bytes_sent() - before, 2 * kBytes / 3 + headers);
       Values x(DType::kF32, 10), y(DType::kF32, 10);
       const GroupScope scope(c);

@@ -113,8 +113,10 @@ TEST(NodeFailure, TheWatchdogTellsSilentFromDeafRanks) {
 TEST(NodeFailure, AWorldThatDoesNotFitIsRefused) {
   NodeCluster cluster({{0, 0, 1}});
   Progress progress(cluster.node_of(2).doorbell(0));
-  EXPECT_THROW(make_node_world({2, {0, 0, 1}, &cluster.node_of(2), nullptr, allocate_host}, progress), InternalError);
-  EXPECT_THROW(make_node_world({2, {0, 1, 1}, &cluster.node_of(2), nullptr, allocate_host}, progress), InternalError);
+  WireEndpoint place = cluster.place(2, nullptr, progress);
+  EXPECT_THROW(make_node_world(2, place), InternalError);
+  place.nodes = {0, 1, 1};
+  EXPECT_THROW(make_node_world(2, place), InternalError);
 }
 
 FailureCase on(const std::vector<int>& nodes) {

@@ -125,9 +125,9 @@ int local_rank_of(const std::vector<int>& nodes, int rank) {
 
 Doorbell& NodeCluster::doorbell(int rank) { return node_of(rank).doorbell(local_rank_of(layout_.nodes, rank)); }
 
-NodeSite NodeCluster::place(int rank, Wire* wire) {
-  return {rank, layout_.nodes, &node_of(rank), wire,
-          [this, rank](std::int64_t bytes, const std::string&) { return allocate(rank, bytes); }};
+WireEndpoint NodeCluster::place(int rank, Wire* wire, Progress& progress) {
+  return {.wire = wire, .node = &node_of(rank), .progress = &progress, .options = layout_.options, .nodes = layout_.nodes,
+          .allocate = [this, rank](std::int64_t bytes, const std::string&) { return allocate(rank, bytes); }};
 }
 
 NodeRank::NodeRank(NodeCluster& cluster, int rank)
@@ -136,7 +136,7 @@ NodeRank::NodeRank(NodeCluster& cluster, int rank)
       wire(cluster.network().wire(rank)),
       progress(cluster.doorbell(rank)) {
   values_memory = &values;
-  communicator = make_node_world(cluster.place(rank, wire.get()), progress, cluster.layout().options);
+  communicator = make_node_world(rank, cluster.place(rank, wire.get(), progress));
 }
 
 void run_on_nodes(NodeCluster& cluster, const std::function<void(NodeRank&)>& body) {

@@ -37,8 +37,8 @@ class NodeCluster {
   SharedWorld& node_of(int rank);
   // The doorbell of a rank.
   Doorbell& doorbell(int rank);
-  // Where a rank is, for make_node_world().
-  NodeSite place(int rank, Wire* wire);
+  // A rank's end of the wire, for make_node_world().
+  WireEndpoint place(int rank, Wire* wire, Progress& progress);
   // Memory that the ranks of that rank's node reach; nobody reaches any other.
   Buffer allocate(int rank, std::int64_t bytes);
   // Fails the world of every node.

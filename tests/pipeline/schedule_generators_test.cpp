@@ -166,13 +166,6 @@ TEST(Schedule, OneForwardOneBackwardHasItsText) {
             "1F0 1B0 1F1 1B1 1F2 1B2\n");
 }
 
-TEST(Schedule, TextRoundTrip) {
-  for (int p = 1; p <= 4; ++p)
-    for (int v = 1; v <= 3; ++v)
-      for (const Schedule& s : {make_gpipe(p, 5), make_1f1b(p, 5), make_interleaved(p, v, 2 * p), make_forward_only(p, v, 5)})
-        EXPECT_EQ(parse_schedule(to_text(s)), s);
-}
-
 std::vector<int> blocks_of_stage(const UnitsOfStage& stages) {
   std::vector<int> counts;
   for (const auto& units : stages) counts.push_back(static_cast<int>(units.size()));

@@ -32,7 +32,22 @@ inline StepProgramSpec small_spec(const Schedule& schedule, ZeroPreset preset, E
   return spec;
 }
 
-// The inverse of to_text().
+// First line "p=2 v=1 m=4", then one line per rank: "0F0 0F1 0B0 ...".
+inline std::string to_text(const Schedule& schedule) {
+  std::string text =
+      fmt::format("p={} v={} m={}\n", schedule.num_ranks, schedule.num_chunks, schedule.num_micro_batches);
+  for (const auto& actions : schedule.ranks) {
+    std::string_view separator = "";
+    for (const Action& action : actions) {
+      text.append(separator).append(to_string(action));
+      separator = " ";
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+// Reads what to_text() writes.
 inline Schedule parse_schedule(const std::string& text) {
   Schedule schedule;
   std::istringstream lines(text);

@@ -9,6 +9,7 @@
 #include "core/philox.h"
 #include "parallel/shared_memory/thread_world.h"
 #include "tests/support/no_gpus.h"
+#include "tests/support/param_elements.h"
 #include "train/config/rank_count.h"
 #include "train/launch/rank_devices.h"
 #include "train/launch/prepare_run.h"

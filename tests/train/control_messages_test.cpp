@@ -85,8 +85,7 @@ class TrainingRank {
  private:
   // Up to eight nodes tell each other what they call, each each: a constant, which is left out.
   std::unique_ptr<Communicator> world_of(NodeCluster& cluster, int rank) {
-    std::unique_ptr<Communicator> world =
-        make_node_world(cluster.place(rank, wire_.get()), device_.progress(), cluster.layout().options);
+    std::unique_ptr<Communicator> world = make_node_world(rank, cluster.place(rank, wire_.get(), device_.progress()));
     world->set_checks(CollectiveChecks::kOff);
     return world;
   }

@@ -11,6 +11,7 @@
 #include "core/check.h"
 #include "tests/support/error_text.h"
 #include "tests/support/layout_run.h"
+#include "tests/support/param_elements.h"
 #include "train/plan/machine.h"
 
 namespace trident::testing {

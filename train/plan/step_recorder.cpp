@@ -9,7 +9,7 @@
 
 #include "core/at.h"
 #include "core/check.h"
-#include "parallel/communicator/call_bytes.h"
+#include "parallel/communicator/collective_call.h"
 
 namespace trident {
 namespace {

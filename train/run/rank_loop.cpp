@@ -277,7 +277,7 @@ void RankLoop::one_step() {
   note_times(waited, seconds);
   if (tracer_) tracer_->after_step(update, before, after);
   if (rank() == 0 && result.next_loss_scale != result.loss_scale)
-    sink_.line(loss_scale_line(result, plan_.compute, updates(), trainer_.loss_scaler().options().growth_interval));
+    sink_.line(loss_scale_line(result, plan_.compute, updates(), LossScaler::kGrowthInterval));
   Communicator& world = trainer_.context().world();
   if (!result.applied) {
     if (result.counted == 0)

@@ -307,7 +307,7 @@ std::string refusal(DeviceKind kind, int ranks, const TransportChoice& transport
 
 TEST(NcclRegister, IsRefusedWhereNcclIsNotUsed) {
   const TransportChoice threads{DeviceTransport::kThread, "the 2 ranks are threads of this process"},
-      shared = choose_transport({"a", "a"}), own = choose_transport({"a", "b"}), alone = choose_transport({"a"});
+      shared = choose_transport(2, 1), own = choose_transport(2, 2), alone = choose_transport(1, 1);
   EXPECT_EQ(refusal(DeviceKind::kCuda, 2, own), "");
   EXPECT_EQ(refusal(DeviceKind::kCpu, 2, threads), "") << "has no effect on CPUs";
   expect_parts(refusal(DeviceKind::kCuda, 2, threads), {"cuda.nccl_register = true: ", "the 2 ranks are threads of this process",
