@@ -185,6 +185,8 @@ std::optional<BenchReport> run_bench_as_process(const TrainConfig& asked, const 
 }
 
 std::optional<BenchReport> run_bench_here(const TrainConfig& config, const BenchOptions& options, CudaBackend& cuda) {
+  if (config.loss.is_dpo())
+    throw ConfigError("loss.type = \"dpo\": random tokens are no pairs of answers; measure a step with \"cross_entropy\"");
   const Launcher launcher = detect_launcher([](const char* name) { return std::getenv(name); });
   switch (launcher.kind) {
     case Launcher::Kind::kNone: break;

@@ -150,6 +150,8 @@ TrainConfig for_execution(const TrainConfig& point, const ScratchFolder& folder)
 }
 
 void execute(const PointConfig& point, const CpuRates& rates, StudyRow& row, CudaBackend& cuda) {
+  if (point.config.loss.is_dpo())
+    return void(row.not_run = "loss.type \"dpo\" learns from pairs of answers, and random tokens are none");
   if (!row.fits)
     return void(row.not_run = fmt::format("needs {} of {}", gigabytes_text(row.memory_bytes), gigabytes_text(row.memory_there)));
   if (kSteps * row.seconds > kLongestPointSeconds)

@@ -335,5 +335,18 @@ TEST(Study, ExecutesWhatFitsThisMachine) {
   EXPECT_NE(large.find("rows")->items().at(0).find("not_run"), nullptr);
 }
 
+// Random tokens are no pairs of answers, which a study says of its points and a bench at once.
+TEST(Study, ExecutesNoPairs) {
+  const std::vector<std::string> pairs{"--config", kConfigs + "learn_1f1b.json", "--set", "loss.type=dpo", "--set",
+                                       "data.samples=packed"};
+  std::vector<std::string> words = pairs;
+  words.insert(words.end(), {"--cluster", "cpu", "--run", "--vary", "micro=1"});
+  EXPECT_EQ(study(words).find("rows")->items().at(0).find("not_run")->as_string(),
+            "loss.type \"dpo\" learns from pairs of answers, and random tokens are none");
+  words = pairs;
+  words.insert(words.begin(), "bench");
+  expect_one_line(run_program(words), 64, {"loss.type = \"dpo\": random tokens are no pairs of answers; measure a step with"});
+}
+
 }  // namespace
 }  // namespace trident
