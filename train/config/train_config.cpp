@@ -436,7 +436,7 @@ void validate(const TrainConfig& c) {
 }
 
 JsonValue to_json(const TrainConfig& config) {
-  // In the table's order. Reserved keys have one value, which says nothing.
+  // In the table's order. Reserved keys without a member have one value, which says nothing; a search compares parallel.context.
   JsonValue root{JsonValue::Object{}};
   const auto slot = [&](std::string_view path) -> JsonValue& {
     JsonValue* object = &root;
@@ -450,9 +450,7 @@ JsonValue to_json(const TrainConfig& config) {
   };
   for (const Option& option : option_table())
     if (option.status != OptionStatus::kReserved) slot(option.path) = default_value(option);
-  visit_members(config, [&](std::string_view path, const auto& member) {
-    if (find_option(path)->status != OptionStatus::kReserved) slot(path) = write(member);
-  });
+  visit_members(config, [&](std::string_view path, const auto& member) { slot(path) = write(member); });
   if (config.run.epochs) slot("run.steps") = {};  // they follow from the data
   if (config.model.keys.is_object())
     for (const JsonMember& member : config.model.keys.members()) root.find(kModelBlock)->set(member.key, member.value);
