@@ -140,7 +140,9 @@ std::string next_steps(const Import& import, OptionValues values, const ImportFl
     add(fmt::format("--set {}", setting.substr(0, setting.find_first_of(" ,"))));
   }
   for (const ImportedValue& it : import.values)  // without what is not built, and with what only the user knows
-    if (!it.not_built.empty()) add(neutral_setting(it));
+    if (const Option* const option = find_option(it.path);
+        !it.not_built.empty() || (!it.unknown.empty() && option != nullptr && option->status == OptionStatus::kReserved))
+      add(neutral_setting(it));
     else if (const auto is_it = [&](const auto& one) { return one.first == it.path; };
              !it.unknown.empty() && std::ranges::none_of(missing, is_it))
       add(fmt::format("--set {}=...", it.path));

@@ -63,7 +63,7 @@ std::vector<double> axis_ticks(const NumberRange& range, AxisScale scale, int mo
 // From 0 at low to 1 at high.
 double axis_position(double value, const NumberRange& range, AxisScale scale);
 
-// "0.25", "4,096", "1.5M", "2e-06": four significant digits.
+// "0.25", "4,096", "1.5M", "2e-06": four significant digits, and all of a whole part below a million.
 std::string short_number(double value);
 
 }  // namespace trident

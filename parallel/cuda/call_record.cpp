@@ -6,7 +6,6 @@
 
 #include "core/at.h"
 
-
 namespace trident {
 
 std::array<std::int64_t, kRecordWords> CallRecord::words() const {

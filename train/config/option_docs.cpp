@@ -239,8 +239,8 @@ makes `corpus/mine` of it; then `trident train --config mine.json`:
 ```
 
 `--set path=value` changes a key from the command line (`--set optimizer.lr=3e-4`), and of several the last one counts. The value
-is read as JSON, or as plain text where it is none. `--print-config` shows all keys and values of a run but the reserved,
-`--print-config=origins` also where each value comes from, and `trident schema` prints a JSON Schema for editors.
+is read as JSON, or as plain text where it is none. `--print-config` shows all keys and values of a run, `--print-config=origins`
+also where each value comes from, and `trident schema` prints a JSON Schema for editors.
 
 A key that is unknown, has another type or leaves its range is an error that names file, line and remedy. *Reserved* keys belong
 to features that are not built yet: the values null, false and 0 and the default are accepted, and any other is refused by name.

@@ -436,7 +436,7 @@ void validate(const TrainConfig& c) {
 }
 
 JsonValue to_json(const TrainConfig& config) {
-  // In the table's order. Reserved keys without a member have one value, which says nothing; a search compares parallel.context.
+  // From the table, so that keys that have no member yet (reserved ones) are there with their neutral value.
   JsonValue root{JsonValue::Object{}};
   const auto slot = [&](std::string_view path) -> JsonValue& {
     JsonValue* object = &root;
@@ -448,8 +448,7 @@ JsonValue to_json(const TrainConfig& config) {
     if (object->find(path) == nullptr) object->set(path, {});
     return *object->find(path);
   };
-  for (const Option& option : option_table())
-    if (option.status != OptionStatus::kReserved) slot(option.path) = default_value(option);
+  for (const Option& option : option_table()) slot(option.path) = default_value(option);
   visit_members(config, [&](std::string_view path, const auto& member) { slot(path) = write(member); });
   if (config.run.epochs) slot("run.steps") = {};  // they follow from the data
   if (config.model.keys.is_object())

@@ -294,8 +294,8 @@ TrainConfig parse_train_config(std::string_view text, std::string_view source, c
 // Contradictions that need neither world size nor model to be seen. Throws ConfigError.
 void validate(const TrainConfig& config);
 
-// The resolved configuration: every key of the table but the reserved, defaults included, in the table's order. parse_train_config
-// reads it back to an equal configuration.
+// The resolved configuration: every key of the table, defaults included, in the table's order. parse_train_config reads it back to
+// an equal configuration.
 JsonValue to_json(const TrainConfig& config);
 
 // Where the decay ends: lr_schedule.decay_steps, or if nobody gave it the longest run.steps that this run was started with.
