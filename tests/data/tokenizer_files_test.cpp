@@ -403,7 +403,7 @@ TEST_F(TokenizerJson, HostileFilesAreRefused) {
       nlohmann::json::parse(R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x"}}, {"Sequence": {"id": "A"}}],
                                    "special_tokens": {"x": {"id": "x", "ids": [4000], "tokens": ["x"]}}})"),
       {"the post-processor adds id 4000"});
-  refuse("/added_tokens/1", {{"id", 259}, {"content", std::string(5 << 20, 'x')}}, {"added tokens of more than 2097152 bytes"});
+  refuse("/added_tokens/1", {{"id", 259}, {"content", std::string(5 << 20, 'x')}}, {"added tokens of more than 4194304 bytes"});
   const nlohmann::json token = {{"SpecialToken", {{"id", "x"}}}}, text = {{"Sequence", {{"id", "A"}}}};
   json = {{"type", "TemplateProcessing"}, {"single", {token, text}}};
   json["special_tokens"]["x"] = {{"id", "x"}, {"ids", std::vector<int>(65, 0)}, {"tokens", {"x"}}};
