@@ -24,6 +24,8 @@ namespace {
 constexpr std::int64_t kVersion = 1, kVersionWithMask = 2;
 constexpr std::int64_t kBlocks = 16, kBlockBytes = 4096;
 constexpr std::string_view kRemedy = "prepare the data again, or remove this file if the pair is right as it is";
+constexpr std::string_view kDamaged =
+    "damaged, or of another version: prepare the data again, or remove this file if the pair is right as it is";
 
 // The sampled bytes, one block after the other.
 std::string sampled_bytes(const RandomAccessFile& file) {
@@ -60,7 +62,7 @@ SampledFile sampled_from(JsonPart& top, std::string_view key) {
 }
 
 DatasetRecord record_from(const std::string& path, const JsonValue& json) {
-  JsonPart top(json, "", path, kRemedy);
+  JsonPart top(json, "", path, kDamaged);
   const std::int64_t version = top.count("version");
   if (version != kVersion && version != kVersionWithMask) top.refuse("version", JsonValue(version), "1 or 2");
   DatasetRecord record;
@@ -73,7 +75,7 @@ DatasetRecord record_from(const std::string& path, const JsonValue& json) {
     top.refuse("tokenizer", JsonValue(), "an object, or null that is written");
   }
   for (const JsonValue& item : top.list("sources")) {
-    JsonPart source(item, "sources", path, kRemedy);
+    JsonPart source(item, "sources", path, kDamaged);
     record.origin.sources.push_back({source.text("name"), source.count("bytes")});
   }
   record.origin.num_sources = top.count("num_sources");

@@ -4,11 +4,13 @@
 #include <array>
 #include <cstdint>
 
-#include "core/fnv1a.h"
-
 namespace trident {
 
 namespace {
+
+// FNV-1a over whole values, not their bytes as Fnv1a has it: manifests of checkpoints hold this hash, and a run that is resumed
+// compares it.
+constexpr std::uint64_t kFnvStart = 14695981039346656037u, kFnvPrime = 1099511628211u;
 
 // Calls function(place) for each of `count` places of 0 .. n - 1, in ascending order.
 template <class Function>
@@ -24,8 +26,8 @@ std::int64_t spread_place(std::int64_t i, std::int64_t count, std::int64_t n) {
 }
 
 std::uint64_t sample_dataset(const IndexedDataset& dataset, std::int64_t vocab_size) {
-  Fnv1a hash;
-  const auto add = [&](std::int64_t value) { hash.add(static_cast<std::uint64_t>(value)); };
+  std::uint64_t hash = kFnvStart;
+  const auto add = [&](std::int64_t value) { hash = (hash ^ static_cast<std::uint64_t>(value)) * kFnvPrime; };
 
   IndexReader index(dataset, IndexReader::Blocks::kNone);
   for_each_place(kSampledSequences, dataset.num_sequences(), [&](std::int64_t s) {
@@ -45,7 +47,7 @@ std::uint64_t sample_dataset(const IndexedDataset& dataset, std::int64_t vocab_s
     add(dataset.check_tokens(stored.data(), t, 1, vocab_size).smallest);
     if (dataset.mask() != nullptr) add(dataset.mask()->counted(t, 1));
   });
-  return hash.value();
+  return hash;
 }
 
 }  // namespace trident

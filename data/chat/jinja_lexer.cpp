@@ -119,7 +119,7 @@ class Lexer {
     while (at_ + size < view_.size() && (begins_name(view_[at_ + size]) || is_digit(view_[at_ + size]))) ++size;
     if (at_ + size < view_.size() && static_cast<unsigned char>(view_[at_ + size]) >= 0x80)
       refuse(at_ + size, "a name with a letter that is not ASCII");
-    if (size > kMaxName) refuse(at_, fmt::format("a name of more than {} letters", kMaxName));
+    if (size > kMaxName) refuse(at_, fmt::format("a name of more than {} characters", kMaxName));
     add(Token::Type::kName, size);
   }
 

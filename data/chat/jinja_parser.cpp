@@ -15,7 +15,7 @@
 namespace trident::jinja {
 namespace {
 
-constexpr int kMaxHeight = 400;      // of trees: chains of + grow it
+constexpr int kMaxHeight = 400;         // of trees: chains of + grow it
 constexpr std::size_t kMaxNames = 255;  // of parameters, and of arguments that have names
 constexpr std::string_view kStatements = "set, for, if, macro, filter, generation, break and continue are known";
 

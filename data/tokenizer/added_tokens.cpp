@@ -27,9 +27,14 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tok
     std::int32_t state = 0;
     for (auto c = content.rbegin(); c != content.rend(); ++c) {
       const auto byte = static_cast<unsigned char>(*c);
-      const auto [edge, is_new] = edges_.try_emplace(key_of(state, byte), static_cast<std::int32_t>(states_.size()));
-      if (is_new) states_.emplace_back(), parents.emplace_back(state, byte);
-      state = edge->second;
+      std::int32_t to = step(state, byte);
+      if (to == 0) {
+        to = static_cast<std::int32_t>(states_.size());
+        if (State& from = states_[static_cast<std::size_t>(state)]; from.next == 0) from.next = to, from.byte = byte;
+        else edges_.emplace(key_of(state, byte), to);
+        states_.emplace_back(), parents.emplace_back(state, byte);
+      }
+      state = to;
     }
     ends_[static_cast<unsigned char>(content.back())] = true;
     if (states_[static_cast<std::size_t>(state)].longest < 0)
@@ -57,6 +62,7 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) : tokens_(std::move(tok
 }
 
 std::int32_t AddedTokens::step(std::int32_t state, unsigned char byte) const {
+  if (const State& from = states_[static_cast<std::size_t>(state)]; from.byte == byte || from.next == 0) return from.next;
   const auto edge = edges_.find(key_of(state, byte));
   return edge == edges_.end() ? 0 : edge->second;
 }

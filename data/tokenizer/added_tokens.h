@@ -48,6 +48,8 @@ class AddedTokens {
   struct State {
     std::int32_t fallback = 0;  // the longest other state that ends as this one does
     std::int32_t longest = -1;  // token
+    std::int32_t next = 0;      // by `byte`, the first edge; most states have no other
+    unsigned char byte = 0;
   };
   struct Found {
     std::size_t at;
@@ -61,7 +63,7 @@ class AddedTokens {
 
   std::vector<AddedToken> tokens_;
   std::vector<State> states_ = std::vector<State>(1);
-  std::unordered_map<std::uint64_t, std::int32_t> edges_;  // by state and byte
+  std::unordered_map<std::uint64_t, std::int32_t> edges_;  // the others, by state and byte
   std::array<bool, 256> ends_{};     // by byte: whether a token ends with it
   std::optional<unsigned char> only_end_;  // the byte with which all of them end
 };

@@ -17,7 +17,7 @@ namespace trident {
 
 namespace {
 
-constexpr std::size_t kMaxAddedBytes = std::size_t{2} << 20, kMaxTextBytes = std::size_t{1} << 28;
+constexpr std::size_t kMaxAddedBytes = std::size_t{4} << 20, kMaxTextBytes = std::size_t{1} << 28;
 constexpr std::string_view kEndOfDocument = "<|endoftext|>";
 // GPT-2's pattern as OpenAI writes it by now: one tokenizer, whose data have one record.
 constexpr std::string_view kGpt2Spelled = R"('(?:[sdmt]|ll|ve|re)| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";

@@ -18,7 +18,7 @@ struct ChainParts {
   std::string name, source;             // as the user named it; the file, for messages
   std::string kind = "tokenizer.json";  // for the description
   TextChain text = {};
-  std::size_t pattern_bytes = 0;        // of its patterns and the decoder's
+  std::size_t pattern_bytes = 0;        // bytes of all patterns read so far
   std::vector<std::string> steps = {};  // what `text` does, a line for each step; equal for chains that do the same
   std::vector<AddedToken> added = {};   // one of kVocabulary is left out where `tokens` has none of its text
   TokenTexts tokens = TokenTexts();     // spelled as `rules` say; bytes where there are ranks

@@ -26,11 +26,14 @@ inline JsonRules rules_for(std::string_view text) {
 
 class JsonPart {
  public:
-  // `path` is "pre_tokenizer.pretokenizers[1]"; `remedy`: what messages advise, "" for a tokenizer's files. The value, the file's
-  // name and the remedy must live as long.
-  JsonPart(const JsonValue& value, std::string path, const std::string& file, std::string_view remedy = "")
+  // `path` is "pre_tokenizer.pretokenizers[1]"; `remedy` is what messages advise. The value, the file's name and the remedy must
+  // live as long.
+  JsonPart(const JsonValue& value, std::string path, const std::string& file,
+           std::string_view remedy = "use a tokenizer of these parts, or change the file")
       : value_(value), path_(std::move(path)), file_(file), remedy_(remedy) {
-    if (!value.is_object()) refuse_here(to_json_text(value), "an object");
+    if (!value.is_object())
+      throw DataError(fmt::format("{}: {} is {}; known is an object; {}", file_, path_.empty() ? "the file" : path_,
+                                  in_quotes(to_json_text(value)), remedy_));
   }
 
   const std::string& path() const { return path_; }
@@ -67,9 +70,9 @@ class JsonPart {
     return found ? *found : *fallback;
   }
   // The object of a member.
-  JsonPart part(std::string_view key) {
+  JsonPart part(std::string_view key, std::string_view expected = "an object") {
     const JsonValue* const value = find(key);
-    if (value == nullptr) refuse(key, JsonValue(), "an object");
+    if (value == nullptr) refuse(key, JsonValue(), expected);
     return {*value, path_of(key), file_, remedy_};
   }
   const JsonValue::Array& list(std::string_view key) {
@@ -89,18 +92,15 @@ class JsonPart {
         refuse(member.key, member.value, seen_.empty() ? "no field" : fmt::format("no field but {}", fmt::join(seen_, ", ")));
   }
 
+  // `found` is null where the member is absent.
   [[noreturn]] void refuse(std::string_view key, const JsonValue& found, std::string_view expected) const {
-    throw DataError(fmt::format("{} is {}; known is {}; {}", where(key),
-                                in_quotes(found.is_string() ? found.as_string() : to_json_text(found)), expected,
-                                remedy_.empty() ? "use a tokenizer of these parts, or change the file" : remedy_));
+    const bool is_missing = found.is_null() && value_.find(key) == nullptr;
+    const std::string shown = found.is_string() ? found.as_string() : to_json_text(found);
+    throw DataError(fmt::format("{} is {}; known is {}; {}", where(key), is_missing ? "missing" : in_quotes(shown), expected,
+                                remedy_));
   }
 
  private:
-  [[noreturn]] void refuse_here(const std::string& found, std::string_view expected) const {
-    throw DataError(fmt::format("{}: {} is {}; known is {}; {}", file_, path_.empty() ? "the file" : path_, in_quotes(found),
-                                expected, remedy_.empty() ? "copy the file again" : remedy_));
-  }
-
   const JsonValue& value_;
   std::string path_;
   const std::string& file_;

@@ -137,7 +137,10 @@ std::optional<std::size_t> PatternProgram::Matcher::run(std::uint32_t at, std::s
         break;
       }
       case Op::kRun: fits = take_run(at - 1, &place); break;
-      case Op::kSplit: push({.at = it.to, .is_run = false, .left = 0, .low = place, .high = place}); break;
+      case Op::kSplit:
+        count(1);
+        push({.at = it.to, .is_run = false, .left = 0, .low = place, .high = place});
+        break;
       case Op::kJump: at = it.to; break;
       case Op::kAnchor: fits = holds(it.anchor, place); break;
       case Op::kAtomic: {
@@ -183,6 +186,7 @@ bool PatternProgram::Matcher::take_run(std::uint32_t at, std::size_t* place) {
   if (times < it.min) return false;
   if (times == it.min) low = end;
   if (it.repeat == RepeatKind::kLazy) {
+    count(1);
     if (it.max > it.min)
       push({.at = at, .is_run = true, .left = it.max == PatternNode::kNoMax ? it.max : it.max - it.min, .low = end, .high = end});
   } else if (it.repeat == RepeatKind::kGreedy && end > low) {
@@ -192,10 +196,9 @@ bool PatternProgram::Matcher::take_run(std::uint32_t at, std::size_t* place) {
   return true;
 }
 
-// Goes back to the last choice above `base` that is left.
+// Goes back to the last choice above `base` that is left. One that is no run was counted when it was pushed.
 bool PatternProgram::Matcher::back_out(std::size_t base, std::uint32_t* at, std::size_t* place) {
   while (frames_.size() > base) {
-    count(1);
     Frame& frame = frames_.back();
     *at = frame.at;
     *place = frame.high;
@@ -203,6 +206,7 @@ bool PatternProgram::Matcher::back_out(std::size_t base, std::uint32_t* at, std:
       frames_.pop_back();
       return true;
     }
+    count(1);
     const Instruction& it = program_.instructions_[frame.at];
     ++*at;
     if (it.repeat == RepeatKind::kLazy) {
@@ -235,7 +239,6 @@ bool PatternProgram::Matcher::holds(Anchor anchor, std::size_t place) const {
 }
 
 void PatternProgram::Matcher::push(const Frame& frame) {
-  count(1);
   if (frames_.size() > kMaxFrames) give_up();
   frames_.push_back(frame);
 }

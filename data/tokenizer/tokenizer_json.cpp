@@ -59,7 +59,7 @@ struct PatternText {
   bool is_regex;
 };
 PatternText pattern_of(JsonPart& part) {
-  JsonPart pattern = part.part("pattern");
+  JsonPart pattern = part.part("pattern", "an object with Regex or String");
   const bool is_regex = pattern.find("Regex") != nullptr;
   if (!is_regex && pattern.find("String") == nullptr)
     part.refuse("pattern", *part.find("pattern"), "an object with Regex or String");
@@ -209,7 +209,7 @@ void add_post_processor(const std::string& type, JsonPart& part, SpecialIds& spe
   const JsonValue* const known = part.find("special_tokens");
   part.find("pair");
   if (single.size() > kMaxSteps)
-    part.refuse("single", fmt::format("{} pieces", single.size()), fmt::format("{} pieces", kMaxSteps));
+    part.refuse("single", fmt::format("{} pieces", single.size()), fmt::format("at most {} pieces", kMaxSteps));
   std::int64_t texts = 0;
   for (const JsonValue& piece : single) {
     const JsonValue* const token = piece.find("SpecialToken");
@@ -226,7 +226,7 @@ void add_post_processor(const std::string& type, JsonPart& part, SpecialIds& spe
         part.refuse("special_tokens", *ids, "a list of token ids");
       (texts == 0 ? special.before : special.after).push_back(static_cast<std::int32_t>(value.as_integer()));
       if (special.before.size() + special.after.size() > kMaxSteps)
-        part.refuse("single", piece, fmt::format("{} tokens around a text", kMaxSteps));
+        part.refuse("single", piece, fmt::format("at most {} tokens around a text", kMaxSteps));
     }
   }
   if (texts != 1) part.refuse("single", fmt::format("a template with the text {} times", texts), "one with it once");
@@ -241,7 +241,8 @@ void read_decoder(const JsonValue* value, const std::string& file, ChainParts& p
   }
   bool is_one = false;  // the tokens have become one text
   read_parts(value, "decoder", "decoders", file, [&](const std::string& type, JsonPart& part) {
-    if (parts.of_token.size() + parts.of_text.size() == kMaxSteps) part.refuse("type", type, fmt::format("{} decoders", kMaxSteps));
+    if (parts.of_token.size() + parts.of_text.size() == kMaxSteps)
+      part.refuse("type", type, fmt::format("at most {} decoders", kMaxSteps));
     TextStep step{.kind = Kind::kBytes};
     bool joins = false;
     if (type == "ByteLevel") {
@@ -367,7 +368,7 @@ void read_model(const JsonValue& value, TokenizerJson& json, ChainParts& parts) 
   parts.rules.suffix = model.text("end_of_word_suffix", "");
   if (parts.rules.prefix.size() + parts.rules.suffix.size() > kMaxAffixes)
     model.refuse("continuing_subword_prefix", parts.rules.prefix,
-                 fmt::format("{} bytes of it and end_of_word_suffix", kMaxAffixes));
+                 fmt::format("at most {} bytes of it and end_of_word_suffix", kMaxAffixes));
   const std::string unk = model.text("unk_token", "");
   if (const JsonValue* vocab = model.find("vocab"); vocab == nullptr || !vocab->is_object())
     model.refuse("vocab", vocab == nullptr ? JsonValue() : *vocab, "an object of token: id");
@@ -405,12 +406,13 @@ ChainParts read_tokenizer_json(std::string_view text, const std::string& path) {
   for (const char* key : {"version", "truncation", "padding"}) root.find(key);  // a text is never cut or filled here
   read_parts(root.find("normalizer"), "normalizer", "normalizers", parts.source,
              [&](const std::string& type, JsonPart& part) {
-               if (parts.text.normalizers.size() == kMaxSteps) part.refuse("type", type, fmt::format("{} normalizers", kMaxSteps));
+               if (parts.text.normalizers.size() == kMaxSteps)
+                 part.refuse("type", type, fmt::format("at most {} normalizers", kMaxSteps));
                add_normalizer(type, part, parts);
              });
   read_parts(root.find("pre_tokenizer"), "pre_tokenizer", "pretokenizers", parts.source,
              [&](const std::string& type, JsonPart& part) {
-               if (parts.text.splits.size() >= kMaxSteps) part.refuse("type", type, fmt::format("{} splitters", kMaxSteps));
+               if (parts.text.splits.size() >= kMaxSteps) part.refuse("type", type, fmt::format("at most {} splitters", kMaxSteps));
                add_pre_tokenizer(type, part, parts);
              });
   drop_spelling_at_end(parts);

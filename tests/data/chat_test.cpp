@@ -1,6 +1,7 @@
 // Chat templates against Jinja2 with Hugging Face's settings (scripts/oracle/chat_goldens.py); conversations; the bytes that count.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -220,7 +221,7 @@ TEST(ChatTemplates, HostileTemplatesEndSoon) {
   const std::string doubling = "{% set n = namespace(x='ab', l=[]) %}{% for i in range(99999) %}";
   const std::string long_text =
       "{% set x = ('\\x01' * 1000) * 1000 %}{% set d = dict(a=1, b=1, c=1, d=1, e=1, f=1, g=1, h=1, i=1) %}";
-  std::vector<std::string> hostile = {
+  const std::string hostile[] = {
       repeated("{% for i in range(99999) %}", 5) + repeated("{% endfor %}", 5),
       doubling + "{% set n.x = n.x + n.x %}{% endfor %}",
       doubling + "{% set n.x = n.x ~ n.x %}{{ n.x }}{% endfor %}",
@@ -252,23 +253,30 @@ TEST(ChatTemplates, HostileTemplatesEndSoon) {
       "{{ dict(" + repeated("a=1,", 256) + ") }}",
       "{% macro m(" + repeated("a,", 256) + ") %}{% endmacro %}",
       "{{ " + repeated("a", 256) + " }}",
+  };
+  std::vector<std::string> charged = {
       "{% set t = (" + repeated("'b',", 99999) + ") %}" + doubling + "{% set y = 'a'.startswith(t) %}{% endfor %}",
       long_text + "{% for i in range(5000) %}{% set y = {x: 1} %}{% endfor %}",
   };
   std::string names;
   for (int i = 0; i < 20000; ++i) names += fmt::format("'{}': 1,", i);
-  hostile.push_back(fmt::format("{{% set d = {{{}}} %}}{}{{% set y = dict(d) %}}{{% endfor %}}", names, doubling));
-  hostile.push_back(fmt::format("{{% set d = {{{}}} %}}{}{{% set y = namespace(d) %}}{{% endfor %}}", names, doubling));
+  charged.push_back(fmt::format("{{% set d = {{{}}} %}}{}{{% set y = dict(d) %}}{{% endfor %}}", names, doubling));
+  charged.push_back(fmt::format("{{% set d = {{{}}} %}}{}{{% set y = namespace(d) %}}{{% endfor %}}", names, doubling));
   for (const std::string_view work :
        {"'b'.strip(x)", "x | indent", "x | int", "x | float", "[x, x] | unique | list", "[x] | map('int') | list",
         "[1, 2] | map(attribute=x) | list", "d[x]", "d.get(x)", "x in d", "[x] | string", "x | tojson"})
-    hostile.push_back(fmt::format("{}{}{{% set y = {} %}}{{% endfor %}}", long_text, doubling, work));
-  for (const std::string& source : hostile) {
+    charged.push_back(fmt::format("{}{}{{% set y = {} %}}{{% endfor %}}", long_text, doubling, work));
+  const auto ends_soon = [](const std::string& source, std::string_view expected) {
     const auto begin = std::chrono::steady_clock::now();
-    EXPECT_TRUE(contains(template_refusal(source), "chat.jinja:1:")) << source.substr(0, 80) << ": " << template_refusal(source);
+    const std::string refusal = template_refusal(source);
+    const std::string end = source.substr(source.size() - std::min(source.size(), std::size_t{60}));
+    EXPECT_TRUE(contains(refusal, expected) && contains(refusal, "chat.jinja:1:"))
+        << source.substr(0, 80) << " ... " << end << ": " << refusal;
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
     EXPECT_LT(seconds, 10.0) << source.substr(0, 80);  // one second without sanitizers and company, for this and the check above
-  }
+  };
+  for (const std::string& source : hostile) ends_soon(source, "");
+  for (const std::string& source : charged) ends_soon(source, "more than 10^6 steps");
 }
 
 TEST(Conversations, OfEveryFormBecomeMessages) {

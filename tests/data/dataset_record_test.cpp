@@ -1,5 +1,6 @@
 #include "data/dataset_record.h"
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -190,11 +191,12 @@ TEST_F(RecordTest, DamagedRecordsAreRefused) {
   const std::string good = read_file(record_path(prefix_));
   for (const auto& [from, to, what] : std::vector<std::array<std::string, 3>>{
            {"{", "[", "trident.json:"},
-           {"\"version\": 1", "\"version\": 3", "version is \"3\""},
-           {"\"version\": 1", "\"version\": 2", "mask is \"null\"; known is an object"},
+           {"\"version\": 1", "\"version\": 3", "version is \"3\"; known is 1 or 2; damaged, or of another version: prepare"},
+           {"\"version\": 1", "\"version\": 2", "mask is missing; known is an object"},
+           {"\"version\": 1", "\"mask\": null, \"version\": 2", "mask is \"null\"; known is an object"},
            {"\"tokens\": 3", "\"tokens\": -3", "tokens is \"-3\"; known is a count"},
            {"\"tokens\": 3", "\"tokens\": \"3\"", "tokens is \"3\"; known is a count"},
-           {"\"tokens\"", "\"Tokens\"", "tokens is \"null\"; known is a count"},
+           {"\"tokens\"", "\"Tokens\"", "tokens is missing; known is a count"},
            {"\"name\": \"ours\"", "\"name\": 5", "tokenizer.name is \"5\"; known is a string"},
            {"\"sources\": [", "\"sources\": 1, \"old\": [", "sources is \"1\"; known is a list"},
            {"\"bin\": {", "\"bin\": 1, \"old\": {", "bin is \"1\"; known is an object"}}) {
@@ -202,6 +204,23 @@ TEST_F(RecordTest, DamagedRecordsAreRefused) {
     expect_error<DataError>([&] { read_record(prefix_); }, {record_path(prefix_), what, "remove this file"});
     write_file(record_path(prefix_), good);
   }
+}
+
+// As in the files of tokenizers.
+TEST_F(RecordTest, MembersThatAreNullCountAsMissing) {
+  put("text", ours_);
+  const DatasetOrigin before = read_record(prefix_)->origin;
+  const auto add_null = [&](const std::string& key, const std::string& beside) {
+    write_file(record_path(prefix_), change(beside, fmt::format("\"{}\": null, {}", key, beside)));
+  };
+  for (const char* key : {"packed", "pairs", "options", "chat_template"}) add_null(key, "\"version\"");
+  for (const char* key : {"special", "before", "after"}) add_null(key, "\"name\": \"ours\"");
+  const DatasetOrigin after = read_record(prefix_)->origin;
+  EXPECT_EQ(after.packed, std::nullopt);
+  EXPECT_FALSE(after.pairs || after.tokenizer->plain);
+  EXPECT_EQ(after.chat_template, before.chat_template);
+  EXPECT_EQ(after.tokenizer->before, before.tokenizer->before);
+  EXPECT_EQ(after.tokenizer->fingerprint, before.tokenizer->fingerprint);
 }
 
 TEST_F(RecordTest, TrainingComparesTokenizers) {

@@ -349,6 +349,12 @@ TEST_F(SampleTest, FewFilesAreLookedAtWhole) {
   EXPECT_EQ(sample(), before);
 }
 
+// Manifests of checkpoints hold this number: a run that another version began is resumed only where it stays.
+TEST_F(SampleTest, TheHashOfADatasetStays) {
+  write_dataset(prefix_, {{5, 6, 7}, {8}}, 1000);
+  EXPECT_EQ(sample(), 0x494da76c197788a4u);
+}
+
 // Two datasets of equal sizes and tokens, cut into documents at other places.
 TEST_F(SampleTest, TheIndexCounts) {
   write_dataset(prefix_, {{1, 2, 3}, {4}}, 1000);

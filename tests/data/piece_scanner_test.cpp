@@ -254,5 +254,24 @@ TEST(PatternMatcher, StepsAreLimited) {
   }
 }
 
+// Many alternatives, where each byte of a text is a piece that the last of them finds.
+TEST(PatternMatcher, PatternsOfTokenizersHaveStepsEnough) {
+  std::string many = "[^z]";
+  for (int i = 0; i < 63; ++i) many = fmt::format("y{}|", i) + many;
+  const std::string cased = R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}])", small = R"([\p{Ll}\p{Lm}\p{Lo}\p{M}])",
+                    contraction = "(?i:'s|'t|'re|'ve|'m|'ll|'d)?|";
+  const std::string kPatterns[] = {
+      many,
+      cased + "*" + small + "+" + contraction + cased + "+" + small + "*" + contraction +
+          R"(\p{N}{1,2}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)"};
+  for (const std::string& pattern : kPatterns)
+    for (const std::string_view unit : {"a", "x", " ", "a1", "A1", "A ", "a'", "'", "\n!", " \n", "\t\r", "1.", "! ",
+                                        "!\n ", "\xC3\xA9'"}) {
+      std::string text;
+      while (text.size() < 3000) text += unit;
+      EXPECT_EQ(ends_of(*piece_scanner(pattern, "t"), text).back(), std::ssize(text)) << pattern << " on " << unit;
+    }
+}
+
 }  // namespace
 }  // namespace trident

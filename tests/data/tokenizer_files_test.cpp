@@ -247,6 +247,8 @@ TEST_F(TokenizerJson, UnknownPartsAreRefusedByTheirPaths) {
   refuse("/model/window", 3, {"model.window is"});
   refuse("/model/vocab", nlohmann::json::array(), {"model.vocab is"});
   refuse("/model/merges", nullptr, {"model.merges is"});
+  refuse("/pre_tokenizer", {{"type", "Split"}, {"behavior", "Isolated"}},
+         {"pre_tokenizer.pattern is missing; known is an object with Regex or String"});
   refuse("/decoder", {{"type", "Metaspace"}}, {"decoder.type is \"Metaspace\"", "ByteFallback"});
   refuse("/decoder", {{"type", "Sequence"}, {"decoders", {{{"type", "Strip"}, {"content", ""}}}}}, {"decoder.decoders[0].content"});
   // Empty texts between characters would be replaced, too.
@@ -391,10 +393,10 @@ TEST_F(TokenizerJson, HostileFilesAreRefused) {
   EXPECT_EQ(load(json)->encode("bb").size(), 400u);
   expect_error<DataError>([&] { load(json)->encode(std::string(1 << 20, 'b')); }, {"a text grows to", "67108864"});
   json["normalizer"] = {{"type", "Sequence"}, {"normalizers", std::vector<nlohmann::json>(65, grow)}};
-  expect_error<DataError>([&] { load(json); }, {"normalizer.normalizers[64].type", "64 normalizers"});
+  expect_error<DataError>([&] { load(json); }, {"normalizer.normalizers[64].type", "at most 64 normalizers"});
   const nlohmann::json digits = {{"type", "Digits"}, {"individual_digits", true}};
   refuse("/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", std::vector<nlohmann::json>(65, digits)}},
-         {"pre_tokenizer.pretokenizers[64].type", "64 splitters"});
+         {"pre_tokenizer.pretokenizers[64].type", "at most 64 splitters"});
   json = gpt2_style_json();
   json["decoder"] = {{"type", "Sequence"}, {"decoders", std::vector<nlohmann::json>(40, grow)}};
   expect_error<DataError>([&] { load(json); }, {"a text grows to"});
@@ -403,20 +405,21 @@ TEST_F(TokenizerJson, HostileFilesAreRefused) {
       nlohmann::json::parse(R"({"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "x"}}, {"Sequence": {"id": "A"}}],
                                    "special_tokens": {"x": {"id": "x", "ids": [4000], "tokens": ["x"]}}})"),
       {"the post-processor adds id 4000"});
-  refuse("/added_tokens/1", {{"id", 259}, {"content", std::string(5 << 20, 'x')}}, {"added tokens of more than 2097152 bytes"});
+  refuse("/added_tokens/1", {{"id", 259}, {"content", std::string(5 << 20, 'x')}}, {"added tokens of more than 4194304 bytes"});
   const nlohmann::json token = {{"SpecialToken", {{"id", "x"}}}}, text = {{"Sequence", {{"id", "A"}}}};
   json = {{"type", "TemplateProcessing"}, {"single", {token, text}}};
   json["special_tokens"]["x"] = {{"id", "x"}, {"ids", std::vector<int>(65, 0)}, {"tokens", {"x"}}};
-  refuse("/post_processor", json, {"post_processor.single", "64 tokens around a text"});
+  refuse("/post_processor", json, {"post_processor.single", "at most 64 tokens around a text"});
   json["single"] = std::vector<nlohmann::json>(65, text);
-  refuse("/post_processor", json, {"post_processor.single is \"65 pieces\"; known is 64 pieces"});
+  refuse("/post_processor", json, {"post_processor.single is \"65 pieces\"; known is at most 64 pieces"});
   const nlohmann::json same = {{"type", "Replace"}, {"pattern", {{"String", "a"}}}, {"content", "a"}};
   refuse("/decoder", {{"type", "Sequence"}, {"decoders", std::vector<nlohmann::json>(65, same)}},
-         {"decoders[64].type", "64 decoders"});
+         {"decoders[64].type", "known is at most 64 decoders"});
   const nlohmann::json split = {{"type", "Split"}, {"pattern", {{"Regex", std::string(9000, 'a')}}}, {"behavior", "Isolated"}};
   refuse("/pre_tokenizer", {{"type", "Sequence"}, {"pretokenizers", {split, split}}},
          {"pre_tokenizer.pretokenizers[1].pattern: more than 16384 bytes of patterns"});
-  refuse("/model/continuing_subword_prefix", std::string(257, '#'), {"model.continuing_subword_prefix", "256 bytes"});
+  refuse("/model/continuing_subword_prefix", std::string(257, '#'),
+         {"model.continuing_subword_prefix", "known is at most 256 bytes"});
   json = gpt2_style_json();
   json["normalizer"] = {{"type", "Strip"}};
   json["added_tokens"].push_back({{"id", 259}, {"content", "\n"}, {"normalized", true}});
