@@ -59,8 +59,8 @@ SavePlan make_save_plan(std::span<const ShardBox> boxes, std::span<const ShardTe
       const ShardTensors& shard = tensors[box.shard];
       const std::size_t k = seen[box.tensor]++;
       builder.add(Folder::kWeights, k, box.tensor, box, shard.weight);
-      if (content == CheckpointContent::kWeights) continue;
-      if (shard.weight.dtype() != DType::kF32 && shard.master.data() != nullptr)
+      if (content == CheckpointContent::kWeights || !box.trainable) continue;
+      if (shard.weight.dtype() != DType::kF32)
         builder.add(Folder::kOptimizer, k, std::string(kMasterPrefix) + box.tensor, box, shard.master);
       for (std::size_t s = 0; s < shard.states.size(); ++s) builder.add(Folder::kOptimizer, k, state_names[s] + "/" + box.tensor, box, shard.states[s]);
     }

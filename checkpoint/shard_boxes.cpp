@@ -24,6 +24,7 @@ TensorBox stored_box(const PartSpec& part, std::int64_t row, std::int64_t rows, 
 // The rectangles of a stretch whose first element is element `begin` of the shard.
 void append_rectangles(const TensorStretch& stretch, ShardBox box, std::int64_t begin, std::vector<ShardBox>& boxes) {
   const PartSpec& part = *stretch.part;
+  box.trainable = part.trainable;
   box.tensor = part.tensor;
   box.tensor_shape = stored_shape(part);
   const std::int64_t width = stretch.columns, end = stretch.first_column + stretch.count;

@@ -22,6 +22,7 @@ struct ShardBox {
   std::int64_t rows = 1, columns = 1;
   bool transposed = false;  // element (r, c) is element (c, r) of the box; otherwise the box has them in the shard's order
   bool written = false;     // by this rank: of all that hold it, one writes it
+  bool trainable = true;    // false: frozen, though others of its shard may train
   std::string tensor = {};
   std::vector<std::int64_t> tensor_shape = {};  // as stored
   TensorBox box = {};

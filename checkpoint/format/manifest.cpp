@@ -6,6 +6,7 @@
 #include <cmath>
 #include <chrono>
 #include <cstdint>
+#include <limits>
 #include <span>
 #include <string_view>
 #include <unordered_set>
@@ -375,8 +376,12 @@ Manifest parse_manifest(std::string_view text, std::string_view source) {
     root.fail("base is missing, and tensors lie there");
   const std::int64_t num_tensors = std::ssize(manifest.tensors);
   root.list("files");
+  std::int64_t countable = std::numeric_limits<std::int64_t>::max();  // bytes that further files may have
   for_each_item(lists[1], source, [&](const JsonValue& item) {
-    manifest.files.push_back(file_from(source, manifest.files.size(), item, num_tensors));
+    const ManifestFile& file = manifest.files.emplace_back(file_from(source, manifest.files.size(), item, num_tensors));
+    if (file.bytes > countable)
+      root.fail(fmt::format("file {}: {} bytes, more than all files together can have", file.path, file.bytes));
+    countable -= file.bytes;
   });
   refuse_twice(root, "file", manifest.files, &ManifestFile::path);
   manifest.generation = root.text("generation");

@@ -312,6 +312,12 @@ ClusterForecast plan_on(const PlanHardware& hardware, const TrainConfig& config,
   return it;
 }
 
+TrainConfig with_settings(const TrainConfig& config, const std::vector<std::string>& settings) {
+  TrainConfig with = parse_train_config(to_json_text(to_json(config)), "settings of a plan", settings);
+  with.data = config.data;  // files say more of the data than its keys
+  return with;
+}
+
 TrainingCost training_cost(const PlanHardware& hardware, const ClusterForecast& plan, double tokens) {
   const double steps = tokens / static_cast<double>(plan.plan.tokens_per_step());
   const double seconds = steps * plan.seconds();

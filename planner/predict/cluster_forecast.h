@@ -92,6 +92,9 @@ struct ClusterForecast {
 // ConfigError naming what cannot be: GPUs that make no whole replicas, what make_run_plan() refuses, a table that a profile lacks.
 ClusterForecast plan_on(const PlanHardware& hardware, const TrainConfig& config, int gpus);
 
+// A complete configuration with other values, none of the data's. Throws ConfigError for those that contradict it.
+TrainConfig with_settings(const TrainConfig& config, const std::vector<std::string>& settings);
+
 // " of 84.9 GB, 1.6 GB free", or "... too much", behind the bytes that are needed; "" where what is there is not known (0).
 std::string room_text(double needed, double there);
 

@@ -15,6 +15,7 @@
 #include "parallel/grid/parallel_context.h"
 #include "pipeline/cached_stage.h"
 #include "pipeline/schedule/step_program.h"
+#include "planner/predict/cluster_forecast.h"
 #include "planner/search/layout_record.h"
 #include "train/run/batch_buffers.h"
 
@@ -104,9 +105,7 @@ std::vector<std::string> changed_settings(const TrainConfig& config, const Searc
 }
 
 TrainConfig with_layout(const TrainConfig& config, const SearchLayout& layout) {
-  TrainConfig with = parse_train_config(to_json_text(to_json(config)), "the layout of a search", layout_settings(layout));
-  with.data = config.data;  // files say more of the data than its keys
-  return with;
+  return with_settings(config, layout_settings(layout));
 }
 
 LayoutCosts::LayoutCosts(const TrainConfig& config, const ModelConfig& model, const MachineFacts& machine, Ops* oracle,

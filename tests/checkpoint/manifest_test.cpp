@@ -223,6 +223,7 @@ TEST(Manifest, RefusesFilesThatCannotBe) {
   refused("\"table_bytes\":4096", "\"table_bytes\":9", fmt::format("{}table_bytes is not an integer of at least 10", file));
   refused("\"bytes\":70000,\"table_bytes\":4096", "\"bytes\":200000000,\"table_bytes\":100000009",
           "of which the table has 100000009");
+  refused("\"bytes\":70000", "\"bytes\":9223372036854775807", "more than all files together can have");
   refused("\"table\":\"", "\"table\":\"0", fmt::format("{}table is not a hash", file));
   refused("[0,2,0,65536]", "[0,2,0]", fmt::format("{}a run is not [first, count, begin, end]", file));
   refused("[0,2,0,65536]", "[0,2,0,1.5]", "a run of parts 0 to -1");

@@ -29,7 +29,7 @@ struct Traced {
 constexpr int kSteps = 5;
 
 Traced trace_run(const TemporaryFolder& folder, const std::string& config_text, std::vector<std::string> settings,
-                 std::int64_t first, std::int64_t last) {
+                 std::int64_t first, std::int64_t last, int begins_at = 1) {
   settings.insert(settings.end(), {"run.steps=100", "data.train=unused", "run.dir=" + folder.path(), "debug.no_alloc=true"});
   const TrainConfig config = parse_train_config(config_text, "test", settings);
   Traced traced{make_run_plan(config, resolve_model(config), 0, cpu_machine_facts(1)), {}, {}};
@@ -41,7 +41,7 @@ Traced trace_run(const TemporaryFolder& folder, const std::string& config_text, 
   on_cpu_ranks(plan, [&](int rank, RankTrainer& trainer) {
     RunSink sink(output, config.log);
     StepTracer tracer(trainer, sink, first, last);
-    for (int step = 1; step <= kSteps; ++step) {
+    for (int step = begins_at; step <= kSteps; ++step) {
       tracer.before_step(step);
       const double start = monotonic_seconds();
       trainer.step(load);
@@ -132,6 +132,15 @@ INSTANTIATE_TEST_SUITE_P(
              3},
         Case{"ended_early", tiny_llama_config(), {"parallel=2PP"}, 4, 100}),
     name_of_case);
+
+TEST(StepTracer, AStartThatGoesOnLeavesTheTraceOfTheEarlierOne) {
+  const TemporaryFolder folder;
+  const Traced earlier = trace_run(folder, tiny_llama_config(), {}, 2, 4);
+  const Traced later = trace_run(folder, tiny_llama_config(), {}, 2, 4, 3);
+  EXPECT_EQ(later.path, folder / "trace/steps_3-4.json");
+  EXPECT_EQ(slices_by_lane(later.trace).at({0, "step"}).size(), 2u);
+  EXPECT_EQ(json::parse(read_file(folder / "trace/steps_2-4.json")), earlier.trace);
+}
 
 TEST(StepTracer, AFolderThatCannotBeMadeIsNamed) {
   const TemporaryFolder folder;

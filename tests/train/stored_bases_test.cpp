@@ -492,5 +492,30 @@ TEST_F(StoredBases, PartOfAModelTrainsBesideItsBase) {
   expect_error<ConfigError>([&] { checkpoint_to_hf(checkpoint, folder_ / "again", {}); }, {"has other values in " + base_});
 }
 
+// One tensor rank has q, k and v in one parameter, two have k and v in another: what is stored is the same.
+TEST_F(StoredBases, PartOfAFusedParameterTrainsBesideItsBase) {
+  const auto train_some = [&](const std::string& run, std::vector<std::string> more) {
+    more.insert(more.end(), {"model.init_from=" + base_, R"(train.only=".*v_proj\\.weight")"});
+    more.insert(more.end(), {"precision.compute=bf16", "lr_schedule.type=constant", "log.every=1"});
+    train(settings(run, of_model(more)));
+  };
+  train_some("whole", {"run.steps=4"});
+  train_some("run", {"run.steps=2"});
+  const Manifest manifest = manifest_of("run");
+  std::int64_t stored = 0, trained = 0;
+  for (const ManifestFile& file : manifest.files) stored += file.bytes - file.table_bytes;
+  for (const ManifestTensor& tensor : manifest.tensors) {
+    EXPECT_EQ(tensor.base.has_value(), !contains(tensor.name, "v_proj")) << tensor.name;
+    if (!tensor.base) trained += whole(tensor.shape).elements();
+  }
+  EXPECT_EQ(stored, trained * (2 + 4 * 3)) << "weights, masters and two states";
+  evaluate_and_convert(newest(folder_ / "run/ckpt"));
+  copy("run", "two");
+  train_some("run", {"run.steps=4"});
+  EXPECT_EQ(losses("run"), losses("whole"));
+  train_some("two", {"run.steps=4", "parallel.tensor=2"});
+  EXPECT_EQ(manifest_of("two").tensors, manifest.tensors);
+}
+
 }  // namespace
 }  // namespace trident::testing

@@ -64,7 +64,7 @@ std::vector<ManifestTensor> stored_tensors(const RunPlan& plan) {
   for (const UnitLayout& unit : plan.units) {
     for (const ParamSpec& spec : unit.specs) {
       for (const PartSpec& part : spec.parts) {
-        if (seen.insert(part.tensor).second) tensors.push_back({part.tensor, stored_shape(part), !spec.trainable});
+        if (seen.insert(part.tensor).second) tensors.push_back({part.tensor, stored_shape(part), !part.trainable});
       }
     }
   }

@@ -103,7 +103,7 @@ std::string StepTracer::path() const {
 // very first step may allocate what it needs.
 void StepTracer::before_step(std::int64_t update) {
   if (traces(update)) {
-    open();
+    open(update);
     log_.reserve(2 * most_per_step_ + 256);
     log_.set_mode(OperationLog::Mode::kRecord);
   }
@@ -157,8 +157,9 @@ void StepTracer::add_operations() {
   }
 }
 
-void StepTracer::open() {
+void StepTracer::open(std::int64_t update) {
   if (std::exchange(opened_, true)) return;
+  first_ = update;  // a start that goes on within the steps asked for leaves the earlier start's file
   ParallelContext& context = trainer_.context();
   std::vector<ClockOffset> clocks = estimate_clock_offsets(context.world(), context.device(), clock_identity(), monotonic_seconds);
   if (context.rank() != 0) return;

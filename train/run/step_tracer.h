@@ -50,11 +50,11 @@ class StepTracer {
   bool has_begun() const { return opened_; }  // a step was traced
 
  private:
-  std::string path() const;  // <run.dir>/trace/steps_50-52.json
+  std::string path() const;  // <run.dir>/trace/steps_50-52.json: the first step that this start traces, the last one asked for
   bool traces(std::int64_t update) const { return update >= first_ && update <= last_; }
   void add_instructions(std::int64_t update, double start, double end);
   void add_operations();
-  void open();
+  void open(std::int64_t update);
   void flush();
 
   RankTrainer& trainer_;

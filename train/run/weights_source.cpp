@@ -232,8 +232,8 @@ std::vector<std::string> read_weights(const WeightsSource& source, const ParamSt
   if (source.beside != nullptr) beside.emplace(std::shared_ptr<const HfFolder>(source.beside, &source.beside->tensors()));
   for (const ShardBox& box : boxes_held(store.shards(), holder)) {
     const ParamShard& shard = store.shards()[box.shard];
-    const bool is_master = shard.master.data() != nullptr, is_frozen = store.trains() && !shard.updated;
-    if (beside && shard.updated) {
+    const bool is_master = shard.master.data() != nullptr, is_frozen = store.trains() && !box.trainable;
+    if (beside && box.trainable) {
       beside->read(box, is_master ? shard.master : shard.param, write, is_master ? Narrowing::kRefused : Narrowing::kRounded);
       continue;
     }
