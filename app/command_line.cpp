@@ -52,8 +52,6 @@ std::string flag_of_word(const CLI::App& app, const std::string& word) {
     return option != nullptr && option->count() == 0;
   };
   if (word.starts_with('-')) return "";
-  if (!word.empty() && word.find_first_not_of("0123456789.") == word.npos && app.get_option_no_throw("--set") != nullptr)
-    return fmt::format("a value stands behind its key, as in --set KEY={}", word);
   if (takes("--from")) return fmt::format("say --from ckpt {0} or --from hf {0}", for_shell(word));
   if (takes("--ckpt") && takes("--hf")) return fmt::format("say --ckpt {}", for_shell(word));
   for (const char* const flag : {"--input", "--prompt", "--data", "--config"})
@@ -134,6 +132,13 @@ std::string flag_here(const CLI::App& app, const std::string& argument, const st
   return "";
 }
 
+// A value that follows `--set KEY` as a word of its own.
+std::string setting_of_value(const CLI::App& app, const Arguments& arguments, Arguments::const_iterator value) {
+  if (app.get_option_no_throw("--set") == nullptr || value - arguments.begin() < 2 || *(value - 2) != "--set") return "";
+  const std::string& key = *(value - 1);
+  return key.find('=') != key.npos ? "" : "say --set " + for_shell(fmt::format("{}={}", key, *value));
+}
+
 // Told before whatever else is wrong: a misspelt flag is the reason why another one is missing. All of them are told at once.
 void refuse_extras(const CLI::App& app, const Arguments& arguments, const FlagTexts& texts) {
   const std::vector<std::string> extras = app.remaining();
@@ -145,10 +150,11 @@ void refuse_extras(const CLI::App& app, const Arguments& arguments, const FlagTe
   auto place = arguments.begin();
   for (std::size_t i = 0; i < extras.size(); ++i) {
     const std::string& word = extras[i];
-    std::string next = i + 1 < extras.size() ? extras[i + 1] : "";
+    std::string next = i + 1 < extras.size() ? extras[i + 1] : "", remedy;
     // A positional takes the value of an unknown flag, which stands behind the flag nevertheless.
     if (const auto at = std::find(place, arguments.end(), word); at != arguments.end()) {
       place = at + 1;
+      remedy = setting_of_value(app, arguments, at);
       next = place != arguments.end() && !is_flag(*place) ? *place : "";
     }
     const bool is_value = is_flag(word) && word.find('=') == word.npos && !next.empty() && !is_flag(next);
@@ -162,7 +168,7 @@ void refuse_extras(const CLI::App& app, const Arguments& arguments, const FlagTe
     }
     if (is_value && is_extra) ++i;
     if (!faults.empty() && !is_flag(word)) continue;
-    std::string remedy = flag_here(app, word, next);
+    if (remedy.empty()) remedy = flag_here(app, word, next);
     if (remedy.empty() && texts.instead) remedy = texts.instead(word, next);
     if (remedy.empty()) remedy = flag_of_word(app, word);
     if (remedy.empty()) {

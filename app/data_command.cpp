@@ -81,12 +81,11 @@ void add_chat_flags(CLI::App& app, ChatFlags& flags) {
 }
 
 ChatOptions chat_options(const ChatFlags& flags, const std::string& tokenizer, bool no_special) {
-  constexpr const char* kNone =
-      "{{ raise_exception('messages need a chat template, and the tokenizer has none; give --template chatml, llama3 or FILE') }}";
   const std::string folder = std::filesystem::is_directory(tokenizer) ? tokenizer : "";
   std::optional<ChatSource> source = find_chat_source(folder, flags.chat_template);
-  if (!source) source = ChatSource{ChatTemplate::parse(kNone, "no template"), {}, {}};  // texts do without
-  ChatOptions chat{.source = *std::move(source)};
+  const bool has_template = source.has_value();
+  if (!source) source = ChatSource{ChatTemplate::parse("", "no template"), {}, {}};  // texts do without
+  ChatOptions chat{.source = *std::move(source), .has_template = has_template};
   chat.template_name = flags.chat_template;
   for (const LossKind kind : {LossKind::kAssistant, LossKind::kCompletion, LossKind::kAll, LossKind::kLast})
     if (flags.loss == to_string(kind)) chat.loss = kind;

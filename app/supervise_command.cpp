@@ -6,6 +6,7 @@
 #include "app/command_line.h"
 #include "app/help_text.h"
 #include "core/json_reader.h"
+#include "core/shell_word.h"
 #include "supervise/supervisor.h"
 
 namespace trident {
@@ -27,6 +28,24 @@ void check_placeholders(const SuperviseOptions& options) {
     if (std::ranges::find(options.command, word) != options.command.end())
       throw ConfigError(
           fmt::format("trident supervise: the command has {}, and no --nodes-from says which hosts there are; give it", word));
+}
+
+// Without -- the command's first word is where the options end.
+void refuse_missing_dashes(const CLI::App& app, const Arguments& arguments) {
+  std::string typed;
+  for (auto word = arguments.begin(); word != arguments.end(); ++word) {
+    const bool is_flag = word->starts_with('-');
+    if (!is_flag) {
+      const std::string unknown = in_quotes(*word);
+      typed += " --";
+      for (; word != arguments.end(); ++word) typed += ' ' + for_shell(*word);
+      throw ConfigError(fmt::format("trident supervise: unknown argument {}; write -- before the command: trident supervise{}",
+                                    unknown, typed));
+    }
+    typed += ' ' + for_shell(*word);
+    const CLI::Option* const option = app.get_option_no_throw(*word);
+    if (option != nullptr && option->get_items_expected_max() > 0 && word + 1 != arguments.end()) typed += ' ' + for_shell(*++word);
+  }
 }
 
 }  // namespace
@@ -73,9 +92,9 @@ void supervise_command(const Arguments& arguments, const CommandContext& context
                0, context.columns) +
            '\n' + exit_codes_help(context.columns, ExitCodes::kOfTraining);
   };
-  const auto instead = [](const std::string&, const std::string&) { return std::string("write -- before the command"); };
   const auto dashes = std::ranges::find(arguments, "--");
-  if (!parse_flags(app, Arguments(arguments.begin(), dashes), context, {details, instead})) return;
+  if (dashes == arguments.end()) refuse_missing_dashes(app, arguments);
+  if (!parse_flags(app, Arguments(arguments.begin(), dashes), context, {details})) return;
   check_nodes(options.nodes);
   if (dashes != arguments.end()) options.command.assign(dashes + 1, arguments.end());
   if (options.command.empty())

@@ -141,10 +141,15 @@ std::array<JsonValue, 2> rows_of_answers(const JsonValue& row, std::string_view 
   return rows;
 }
 
-[[noreturn]] void refuse_empty(const std::string& where, LossKind loss) {
+[[noreturn]] void refuse_empty(const std::string& where, LossKind loss, std::string_view why = "") {
   throw DataError(
-      fmt::format("{}: no token of the conversation counts with --loss {}; mend it, or leave such out by --skip-empty", where,
-                  to_string(loss)));
+      fmt::format("{}: no token of the conversation counts with --loss {}{}; mend it, or leave such out by --skip-empty", where,
+                  to_string(loss), why));
+}
+
+bool has_answer(const Conversation& conversation) {
+  return std::ranges::any_of(conversation.messages.items(),
+                             [](const JsonValue& it) { return it.find("role")->as_string() == "assistant"; });
 }
 
 bool begins_as_texts_do(const std::vector<std::int32_t>& ids, const Tokenizer& tokenizer) {
@@ -154,6 +159,9 @@ bool begins_as_texts_do(const std::vector<std::int32_t>& ids, const Tokenizer& t
 
 ConversationTokens encode_parsed(const Conversation& conversation, const std::string& where, const ChatOptions& options,
                                  const Tokenizer& tokenizer, Encoder& encoder) {
+  if (!options.has_template)
+    throw DataError(fmt::format("{}: messages need a chat template, and tokenizer {} has none; give --template chatml, llama3 or "
+                                "FILE", where, in_quotes(tokenizer.name())));
   const ChatTemplate& chat = options.source.for_tools(conversation.tools);
   const CountedChat counted = render_counted(chat, conversation, options.loss, options.source.variables, where);
   const std::vector<TextRange> plain = message_texts(counted.rendered);
@@ -165,7 +173,7 @@ ConversationTokens encode_parsed(const Conversation& conversation, const std::st
   mark_counted(&tokens, ends, counted.counted);
   tokens.bytes = static_cast<std::int64_t>(counted.rendered.text.size());
   if (std::ranges::find(tokens.counts, 1) == tokens.counts.end() && options.empty == EmptyConversations::kRefused)
-    refuse_empty(where, options.loss);
+    refuse_empty(where, options.loss, has_answer(conversation) ? "" : ": no message has the role assistant");
   tokens.dropped = dropped_part(chat, conversation, counted.rendered.text);
   tokens.ends = ends_with_one_of(tokens, tokenizer.special_ids().eos);
   tokens.is_usual = begins_as_texts_do(tokens.ids, tokenizer);

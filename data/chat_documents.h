@@ -17,6 +17,7 @@ enum class EmptyConversations : std::uint8_t { kRefused, kSkipped };
 
 struct ChatOptions {
   ChatSource source;
+  bool has_template = true;  // without one messages are refused, and `source` is empty
   std::string template_name = {};  // as DatasetOrigin::chat_template
   LossKind loss = LossKind::kAssistant;
   EmptyConversations empty = EmptyConversations::kRefused;  // those of which no token counts

@@ -135,7 +135,7 @@ void HfReader::ignore_all(std::string_view keys) {
 }
 
 void HfReader::refuse_unknown_keys() const {
-  std::string faults = missing_;
+  std::string faults;  // a misspelt key goes before the one that is missing for it
   for (const JsonMember& member : object_->members()) {
     const std::string& key = member.key;
     const auto is_prefix = [&](const std::string& prefix) { return key.starts_with(prefix); };
@@ -152,6 +152,7 @@ void HfReader::refuse_unknown_keys() const {
                                     path(printable), value_text(&member.value), name_hint(key, {known_.begin(), known_.end()})));
     });
   }
+  if (!missing_.empty()) collect(faults, [&] { throw ConfigError(missing_); });
   if (!faults.empty()) throw ConfigError(faults);
 }
 

@@ -182,7 +182,8 @@ TEST_F(CommandLine, BadFlags) {
   expect_refusal({"train"}, "give --config FILE (JSON, such as configs/laptop.json), or --import FILE");
   expect_refusal({"train", "--cnfig", config_}, "unknown argument \"--cnfig\"; did you mean --config?");
   expect_refusal({"train", "--config", config_, "more"}, "unknown argument \"more\"");
-  expect_refusal({"train", "--config", config_, "--set", "run.steps", "3"}, "a value stands behind its key, as in --set KEY=3");
+  expect_refusal({"train", "--config", config_, "--set", "run.steps", "3"}, "\"3\"; say --set run.steps=3");
+  expect_refusal({"train", "--config", config_, "--set", "run.dir", "runs/q"}, "\"runs/q\"; say --set run.dir=runs/q");
   expect_refusal({"train", "--config"}, "--config");
   expect_refusal({"train", "--config", config_, "parallel.tensor=4"}, "; say --set parallel.tensor=4");
   expect_refusal({"train", "--config", config_, "--data-path", "0.5", "a", "0.5", "b"}, "; say --set 'data.train=0.5 a 0.5 b' (");

@@ -250,7 +250,8 @@ TEST(SuperviseRefuses, WhatCannotGoOn) {
   expect_one_line(run_program(weights), 64, {"checkpoint.content = \"weights\"", "every restart would begin again"});
   expect_one_line(run_program({"supervise", "--", "true"}), 64, {"--checkpoints DIR"});
   expect_one_line(run_program({"supervise"}), 64, {"no command", "after --"});
-  expect_one_line(run_program({"supervise", "true"}), 64, {"\"true\"", "write -- before the command"});
+  expect_one_line(run_program({"supervise", "--max-restarts", "2", "mpirun", "-np", "8", "train it"}), 64,
+                  {"\"mpirun\"; write -- before the command: trident supervise --max-restarts 2 -- mpirun -np 8 'train it'"});
   expect_one_line(run_program({"supervise", "--give-up-after", "0", "--", "true"}), 64, {"--give-up-after = 0", "from 1 to 1000"});
   expect_one_line(run_program({"supervise", "--checkpoints", place / "none", "--", "/no/such/program"}), 64,
                   {"/no/such/program", "cannot be started", "No such file"});

@@ -245,13 +245,15 @@ TEST_F(Conversations, InPairsOfAnswersAreADocumentOfTwoSequences) {
 TEST_F(Conversations, WithoutACountedTokenAreRefusedOrLeftOut) {
   const std::string chat = folder();
   write_rows(std::string(kTurns) + "\n[{\"role\": \"user\", \"content\": \"a\"}]\n");
-  refuse(prepare(chat), 65, {"c.jsonl:2: no token of the conversation counts", "--skip-empty"});
+  refuse(prepare(chat), 65,
+         {"c.jsonl:2: no token of the conversation counts", ": no message has the role assistant; ", "--skip-empty"});
   EXPECT_FALSE(file_exists(folder_ / "c.bin"));
   expect_parts(output(prepare(chat, {"--skip-empty"})), {"1 document,", "1 conversation without a token that counts left out"});
   write_rows("[{\"role\": \"user\", \"content\": \"a\"}]\n");
   refuse(prepare(chat, {"--skip-empty", "--overwrite"}), 65, {"no token counts in any of 1 conversation"});
   refuse(prepare(chat, {"--append-eod"}), 64, {"--append-eod", "--chat"});
-  refuse(prepare("gpt2", {"--overwrite"}), 65, {"c.jsonl:1", "messages need a chat template", "--template"});
+  refuse(prepare("gpt2", {"--overwrite"}), 65,
+         {"c.jsonl:1: messages need a chat template, and tokenizer \"gpt2\" has none; ", "--template"});
   write_rows("{\"messages\": 3}\n" + std::string(kTurns) +
              "\n[{\"role\": \"assistant\", \"content\": \"a\", \"weight\": 0}]\n");
   expect_parts(output(prepare(chat, {"--overwrite", "--skip-bad-lines"})),

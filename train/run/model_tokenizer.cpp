@@ -11,6 +11,8 @@
 #include "checkpoint/checkpoint_path.h"
 #include "core/file_io.h"
 #include "core/foreign_folder.h"
+#include "data/dataset_files.h"
+#include "data/dataset_record.h"
 #include "train/config/stored_config.h"
 #include "train/run/resume.h"
 
@@ -49,18 +51,25 @@ std::optional<std::string> hf_files_of(const WeightsSource& source) {
 
 namespace {
 
-// A folder or a file counts from where the run was started that recorded it; anything else is a name.
-std::string place_of_tokenizer(const std::string& configured, const WeightsSource& source) {
-  if (source.hf != nullptr || source.folder.empty() || configured.find('/') == std::string::npos) return configured;
+// A path that `is_there` finds counts from where the run was started that recorded it; else it stays as it is.
+std::string place_of(const std::string& path, const WeightsSource& source, bool (*is_there)(const std::string&)) {
   const JsonValue* const working_dir = source.manifest.writer.find("working_dir");
   RecordedStart start;
   start.recorded = checkpoint_folder_of(config_of(source).config);
   start.now = source.folder + "/..";
   if (working_dir != nullptr && working_dir->is_string()) start.working_dir = working_dir->as_string();
-  for (const std::string& place : places_of(configured, start))
+  for (const std::string& place : places_of(path, start))
     if (is_there(place)) return place;
-  return configured;
+  return path;
 }
+
+// A word without a slash is a name.
+std::string place_of_tokenizer(const std::string& configured, const WeightsSource& source) {
+  if (source.hf != nullptr || source.folder.empty() || configured.find('/') == std::string::npos) return configured;
+  return place_of(configured, source, is_there);
+}
+
+bool has_record(const std::string& prefix) { return is_there(record_path(prefix)); }
 
 bool has_tokenizer_files(const std::string& folder) {
   constexpr const char* kFiles[] = {"tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "merges.txt"};
@@ -100,12 +109,31 @@ std::vector<std::int32_t> ends_of_folder(const std::string& folder) {
 
 }  // namespace
 
+ModelTokenizer tokenizer_of_data(const WeightsSource& source) {
+  if (source.hf != nullptr || source.folder.empty()) return {};
+  const std::vector<WeightedPath> data = config_of(source).config.data.train;
+  if (data.empty()) return {};
+  try {
+    const std::string prefix = place_of(data.front().path, source, has_record);
+    const std::optional<RecordedTokenizer> named = origin_in_record(prefix).tokenizer;
+    if (!named) return {};
+    std::string place = place_of_tokenizer(named->name, source);
+    std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(place, record_path(prefix));
+    if (recorded(*tokenizer) == *named) return {std::move(tokenizer), {}, std::move(place)};
+    throw ConfigError(fmt::format("{}: the data were made by {}, which is another by now", record_path(prefix), described(*named)));
+  } catch (const Error& error) {
+    return {nullptr, error};
+  }
+}
+
 std::optional<std::string> added_tokenizer_of(const WeightsSource& source) {
   const bool is_folder = source.hf != nullptr;
   if (source.folder.empty() || (is_folder && source.adapter == nullptr)) return std::nullopt;
-  const std::optional<std::string> named = is_folder ? source.adapter->tensors().folder() : config_of(source).config.data.tokenizer;
-  if (!named) return source.base != nullptr ? added_tokenizer_of(*source.base) : std::nullopt;
+  std::optional<std::string> named = is_folder ? source.adapter->tensors().folder() : config_of(source).config.data.tokenizer;
+  if (!named && source.base != nullptr) return added_tokenizer_of(*source.base);
   const std::optional<std::string> files = is_folder ? source.folder : hf_files_of(source);
+  if (!named && !files) named = tokenizer_of_data(source).place;
+  if (named.value_or("").empty()) return std::nullopt;
   std::filesystem::path place = place_of_tokenizer(*named, source);
   if (file_exists(place)) place = place.parent_path();
   if (!has_tokenizer_files(place)) return std::nullopt;
@@ -130,7 +158,7 @@ ModelTokenizer find_tokenizer(const std::optional<std::string>& named, const std
   if (configured) return {load_tokenizer(place_of_tokenizer(*configured, source), "data.tokenizer")};
   std::optional<std::string> folder = added_tokenizer_of(source);
   if (!folder) folder = hf_files_of(source);
-  if (!folder || !has_tokenizer_files(*folder)) return {};
+  if (!folder || !has_tokenizer_files(*folder)) return tokenizer_of_data(source);
   try {
     return {load_tokenizer(*folder, key)};
   } catch (const Error& error) {

@@ -63,9 +63,9 @@ TEST(HfConfigRefuses, AllMistakesAtOnce) {
               model_config_from_hf_json(R"({"model_type": "llama", "hidden_size": 64, "intermediat_size": 128,
                                             "num_hidden_layers": 2, "num_attention_heads": 4, "foo": 1})", "model");
             }),
-            "model.intermediate_size: is missing; give the model's size, it has no default; also model.intermediat_size = 128: "
-            "unknown key, which may change what the model computes; remove it if it does not; did you mean \"intermediate_size\"?; "
-            "also model.foo = 1: unknown key, which may change what the model computes; remove it if it does not");
+            "model.intermediat_size = 128: unknown key, which may change what the model computes; remove it if it does not; did "
+            "you mean \"intermediate_size\"?; also model.foo = 1: unknown key, which may change what the model computes; remove it "
+            "if it does not; also model.intermediate_size: is missing; give the model's size, it has no default");
   expect_refused(R"({"model_type": "llama", "num_hidden_layers": "two"})",
                  {"model.hidden_size: is missing", "; also model.num_hidden_layers = \"two\": must be an integer"});
 }
