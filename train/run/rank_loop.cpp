@@ -471,9 +471,10 @@ void RankLoop::close() {
   summary_.times = sum_over_ranks(since_start_, trainer_.context().world(), trainer_.context().host_stream()).mean();
   if (rank() != 0) return;
   if (trace) sink_.line("trace: " + *trace + " (open it with ui.perfetto.dev)");
-  if (tracer_ && !trace && tracer_->has_begun()) sink_.line("no trace: its file could not be written");
-  if (tracer_ && !tracer_->has_begun() && updates() < plan_.config.log.trace_steps.front())
+  else if (tracer_ && tracer_->has_begun()) sink_.line("no trace: its file could not be written");
+  else if (tracer_ && updates() < plan_.config.log.trace_steps.front())
     sink_.line("no trace: the run ended before the first of log.trace_steps");
+  else if (tracer_ && !file_exists(tracer_->path())) sink_.line("no trace: this start began behind log.trace_steps");
   std::vector<std::string> lines = closing_lines(plan_, summary_);
   const auto add = [&lines](const std::vector<std::string>& more) { lines.insert(lines.end(), more.begin(), more.end()); };
   if (services_.forecast != nullptr) add(services_.forecast->compare(summary_));
