@@ -130,9 +130,9 @@ void RankLoop::open() {
   if (const std::optional<Resume> resume = checkpoints_.resume(); resume && resume->folder != inputs_.resume->folder) loader_ = train_loader(inputs_, resume);
   if (rank() == 0) open_run_folder(largest);
   if (plan_.config.loss.is_dpo()) ask_reference();
-  // Weights were read by blocks through the heap, which would keep their memory for the whole run.
-  if (checkpoints_.resume() || inputs_.initial) ::malloc_trim(0);
   const std::vector<std::string> hosts = gather_texts(trainer_.context().world(), trainer_.context().host_stream(), host_name());
+  // Weights were read by blocks through the heap, which glibc would keep for the whole run. Ranks that are threads have one heap.
+  if ((checkpoints_.resume() || inputs_.initial) && (rank() == 0 || here_.board != nullptr)) ::malloc_trim(0);
   if (rank() == 0 && !leaves_files_)
     write_start_file([&] { run_start_ = write_run_start(plan_.config.run.dir, plan_, updates(), hosts); });
   // Everywhere: the last step whose evaluation is in the files. Also a barrier: the peak is measured while nobody else works.
