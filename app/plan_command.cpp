@@ -57,11 +57,13 @@ bool is_said_again(const std::string& given, const std::vector<std::string>& set
 // it is not told of another.
 std::string other_program() {
   const char* const paths = std::getenv("PATH");
-  std::istringstream folders(paths == nullptr ? "" : paths);
+  std::istringstream folders(paths == nullptr ? "" : fmt::format("{}:", paths));  // an empty one is the current folder
   std::string taken = "build/release/bin/trident";
-  for (std::string folder; ::access(taken.c_str(), X_OK) != 0 && std::getline(folders, folder, ':');) taken = folder + "/trident";
-  const std::string program = folder_of_program() + "/trident";
   std::error_code failed;
+  const auto is_program = [&] { return std::filesystem::is_regular_file(taken, failed) && ::access(taken.c_str(), X_OK) == 0; };
+  for (std::string folder; !is_program() && std::getline(folders, folder, ':');)
+    taken = (folder.empty() ? "." : folder) + "/trident";
+  const std::string program = folder_of_program() + "/trident";
   return std::filesystem::equivalent(taken, program, failed) ? "" : fmt::format("TRIDENT={} ", for_shell(program));
 }
 

@@ -158,16 +158,23 @@ std::string lifeline_line(const std::vector<LifelineRank>& ranks, double now, in
   return line + fmt::format("; exit code {} on all ranks", exit_code);
 }
 
-std::string parting_line(const std::vector<LifelineRank>& ranks, int speaker, double seconds, int exit_code) {
+std::string parting_line(const std::vector<LifelineRank>& ranks, int speaker, double now, double seconds, int exit_code) {
   std::map<std::string, std::vector<int>> by_call;
-  std::string where;
+  std::string stopped, where;
+  std::size_t num_stopped = 0;
   for (const LifelineRank& rank : ranks) {
-    if (!rank.open) continue;
-    if (rank.status.call[0] != '\0') by_call[std::string(field_text(rank.status.call))].push_back(rank.rank);
-    else if (rank.rank != speaker && where.empty())
-      where = fmt::format("; rank {} (host {}, pid {}) has not ended, and the launcher waits for it: kill it there", rank.rank,
-                          rank.host, rank.pid);
+    const std::string call(field_text(rank.status.call));
+    if (!rank.open || (rank.rank == speaker && call.empty())) continue;
+    // A process that runs is heard of many times in this; it hears the verdict and ends, wherever it is.
+    if (rank.rank == speaker || now - rank.heard_at <= seconds / 2) {
+      by_call[call.empty() ? "no call of MPI" : call].push_back(rank.rank);
+    } else if (++num_stopped <= kMaxListed) {
+      stopped += fmt::format("{}rank {} (host {}, pid {})", num_stopped == 1 ? "; " : ", ", rank.rank, rank.host, rank.pid);
+    }
   }
+  if (num_stopped > kMaxListed) stopped += fmt::format(" and {} more", num_stopped - kMaxListed);
+  if (num_stopped == 1) where = stopped + " has not ended, and the launcher waits for it: kill it there";
+  if (num_stopped > 1) where = stopped + " have not ended, and the launcher waits for them: kill them there";
   for (const auto& [call, there] : by_call) where += fmt::format("; {} in {}", subject(there), call);
   return fmt::format(
       "the job is done and its files are written, but its ranks have not parted for {:.0f} s{}; exit code {} on all ranks", seconds,
@@ -363,7 +370,8 @@ std::optional<LifelineRank> LifelineJudge::cause() const {
 }
 
 std::string LifelineJudge::line(double now) const {
-  if (!any_trouble()) return parting_line(everybody(), options_.rank, now - finished_since_.value_or(now), exit_code());
+  if (!any_trouble())
+    return parting_line(everybody(), options_.rank, now, now - finished_since_.value_or(now), exit_code());
   return lifeline_line(everybody(), now, exit_code());
 }
 

@@ -47,8 +47,8 @@ std::string_view to_string(LifelineTrouble trouble);  // what a rank did: "was k
 std::string rank_list(const std::vector<int>& sorted_ranks);
 // The job's last line; its first cause is the rank with the gravest trouble, the lowest of several. `ranks`: all that are known.
 std::string lifeline_line(const std::vector<LifelineRank>& ranks, double now, int exit_code);
-// The last line of a job whose ranks have done all they had to, and do not part; `speaker` says it.
-std::string parting_line(const std::vector<LifelineRank>& ranks, int speaker, double seconds, int exit_code);
+// The last line of a job whose ranks have done all they had to, and have not parted for `seconds`; `speaker` says it.
+std::string parting_line(const std::vector<LifelineRank>& ranks, int speaker, double now, double seconds, int exit_code);
 
 struct LifelineJudgeOptions {
   int rank = 0, deputy = 1;

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "core/at.h"
 #include "core/check.h"
@@ -172,9 +173,11 @@ ArenaMemory LayoutCosts::memory_of_samples(const SearchLayout& layout, int rank)
   UnitsOfStage mine;
   for (std::size_t s = static_cast<std::size_t>(rank); s < all.size(); s += static_cast<std::size_t>(layout.pipeline))
     mine.push_back(all[s]);
-  const std::scoped_lock lock(mutex_);
-  const auto [found, is_new] = sample_memory_.try_emplace({layout.tensor, std::move(mine)});
-  if (!is_new) return found->second;
+  const std::pair key(layout.tensor, std::move(mine));
+  {
+    const std::scoped_lock lock(mutex_);
+    if (const auto found = sample_memory_.find(key); found != sample_memory_.end()) return found->second;
+  }
   const ProcessGrid grid({layout.tensor, 1, 1, layout.pipeline}, units_.config().parallel.order);
   DryDevice device(oracle_);
   const TensorLayout tensor{layout.tensor, false};
@@ -185,8 +188,10 @@ ArenaMemory LayoutCosts::memory_of_samples(const SearchLayout& layout, int rank)
   geometry.compute = units_.compute();
   ArenaPlan arena;
   const CachedStage stage(units_.model(), geometry, all, *samples_, context, arena);
-  for (const MemoryUse use : kMemoryUses) at(found->second.by_use, use) = arena.total_bytes(use);
-  return found->second;
+  ArenaMemory memory;
+  for (const MemoryUse use : kMemoryUses) at(memory.by_use, use) = arena.total_bytes(use);
+  const std::scoped_lock lock(mutex_);
+  return sample_memory_.try_emplace(key, memory).first->second;
 }
 
 ArenaMemory LayoutCosts::memory_of_rank(const SearchLayout& layout, const LayoutMemoryInputs& in, int rank) {
@@ -207,11 +212,12 @@ std::vector<ArenaMemory> LayoutCosts::memory(const SearchLayout& layout) {
 LayoutCosts::Worst LayoutCosts::worst_memory(const SearchLayout& layout) {
   const LayoutMemoryInputs in = memory_inputs(layout);
   const std::vector<RankUnits>& units = stages(layout).of_rank;
+  const bool caches_differ = samples_ && !units_.model().sliding_layers.empty();
   Worst worst;
   for (int rank = 0; rank < layout.pipeline; ++rank) {
     const auto r = static_cast<std::size_t>(rank);
-    // A rank with the units and the buffers of the one before it needs as much.
-    if (rank > 0 && units[r] == units[r - 1] && in.schedule[r].slots == in.schedule[r - 1].slots &&
+    // A rank with the units and the buffers of the one before it needs as much, where no caches depend on which blocks slide.
+    if (rank > 0 && !caches_differ && units[r] == units[r - 1] && in.schedule[r].slots == in.schedule[r - 1].slots &&
         in.schedule[r].activation_receives <= in.schedule[r - 1].activation_receives &&
         in.schedule[r].gradient_receives <= in.schedule[r - 1].gradient_receives &&
         in.schedule[r].successions == in.schedule[r - 1].successions)

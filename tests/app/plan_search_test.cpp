@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <set>
 #include <string>
 #include <vector>
@@ -379,8 +380,11 @@ TEST(PlanSearch, SaysWhatToTypeNext) {
   expect_parts(next({"h100_sxm_ndr", "--gpus", "16", "--write", written, "--set", "run.steps=7"}),
                {"written: " + written + "; to train it:\n  TRIDENT=" TRIDENT_BINARY " sbatch --nodes=2 --ntasks-per-node=8 "
                 "--gpus-per-task=1 ", "train.sbatch " + written + " --set run.dir=runs/best --set data.train=PREFIX\n"});
-  const std::string in_path = "PATH=$(dirname " TRIDENT_BINARY "):$PATH exec trident plan search h100_sxm_ndr --gpus 16 --best 1 ";
-  expect_parts(run_command({"sh", "-c", in_path + "--config " + config}).out, {"to train layout 1:\n  sbatch --nodes=2 "});
+  std::filesystem::create_directories(folder / "folders/trident");
+  const std::string search = " plan search h100_sxm_ndr --gpus 16 --best 1 --config " + config;
+  for (const std::string& in_path : {"PATH=" + (folder / "folders") + ":$(dirname " TRIDENT_BINARY "):$PATH exec trident",
+                                     std::string("cd $(dirname " TRIDENT_BINARY ") && PATH=$PATH: exec ./trident")})
+    expect_parts(run_command({"sh", "-c", in_path + search}).out, {"to train layout 1:\n  sbatch --nodes=2 "});
   const std::string line = next({"h100_sxm_ndr", "--gpus", "2", "--set", "run.dir=a b", "--set", "data.train=x"});
   expect_parts(line, {"to train layout 1:\n  trident train --config " + config + " --set 'run.dir=a b' --set data.train=x",
                       " --set 'parallel=", " --set run.steps=N\n"});

@@ -160,10 +160,18 @@ TEST_F(WholeCheckpoints, AllProblemsAreNamed) {
   std::string other = read_file(path + "/optim/o-00000-0.safetensors");
   other.back() = static_cast<char>(other.back() ^ 1);
   write_file(path + "/optim/o-00000-0.safetensors", other);
+  const Manifest manifest = open_manifest(path);
+  const auto weights = std::ranges::find(manifest.files, "weights/w-00000-0.safetensors", &ManifestFile::path);
+  ASSERT_NE(weights, manifest.files.end());
+  other = read_file(path + "/" + weights->path);
+  char& first = other[static_cast<std::size_t>(weights->table_bytes)];
+  first = static_cast<char>(first ^ 0x10);
+  write_file(path + "/" + weights->path, other);
   const std::vector<std::string> found = problems(path);
-  ASSERT_EQ(found.size(), 2u);
-  EXPECT_TRUE(contains(found[0], "o-00000-0.safetensors: block 0")) << found[0];
-  EXPECT_TRUE(contains(found[1], "w-00001-0.safetensors: cannot be opened: No such file")) << found[1];
+  ASSERT_EQ(found.size(), 3u);
+  EXPECT_TRUE(contains(found[0], "w-00000-0.safetensors: block 0")) << found[0];
+  EXPECT_TRUE(contains(found[1], "o-00000-0.safetensors: block 0")) << found[1];
+  EXPECT_TRUE(contains(found[2], "w-00001-0.safetensors: cannot be opened: No such file")) << found[1];
   EXPECT_TRUE(contains(error_of<DataError>([&] { check_files(path, open_manifest(path)); }), "w-00001-0.safetensors"));
   EXPECT_TRUE(contains(error_of<DataError>([&] { StoredTensors{path}; }), "w-00001-0.safetensors"));
 }

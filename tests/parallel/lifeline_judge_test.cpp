@@ -270,6 +270,22 @@ TEST(LifelineJudge, TellsTheFinishedToPart) {
       "not ended, and the launcher waits for it: kill it there; ranks 0, 1 in MPI_Test; exit code 138 on all ranks");
 }
 
+TEST(LifelineJudge, TellsToKillAllThatAreStoppedAtTheirEndAndNobodyElse) {
+  LifelineJudge judge = judge_on(0, 6);
+  judge.finish_self(0);
+  judge.heard(5, stuck_for(1), 0, false, 1);
+  for (int rank = 1; rank < 6; ++rank) judge.goodbye(rank);
+  EXPECT_EQ(judge.step(1), Step::kNothing);
+  judge.heard(1, stuck_for(7), 0, false, 8.9);
+  judge.heard(3, status_of(9), 0, false, 8.9);
+  judge.closed(4);
+  EXPECT_EQ(judge.step(9), Step::kConclude);
+  EXPECT_EQ(judge.line(9),
+            "the job is done and its files are written, but its ranks have not parted for 8 s; rank 2 (host there, pid 102), "
+            "rank 5 (host there, pid 105) have not ended, and the launcher waits for them: kill them there; rank 1 in MPI_Test; "
+            "rank 3 in no call of MPI; exit code 0 on all ranks");
+}
+
 TEST(LifelineJudge, TheFinishedLeavePartingToTheHub) {
   LifelineJudge judge = judge_on(4, 6);
   judge.finish_self(0);

@@ -358,12 +358,13 @@ TEST(Lifeline, ThoseThatRemainPartWithoutTheHub) {
   EXPECT_PRED2(contains, the_line(job, 3), "; ranks 1-3 in MPI_Finalize; exit code 0 on all ranks");
 }
 
-// Its launcher waits for it, and nobody else would say so.
+// Its launcher waits for it, and nobody else would say so. The second goodbye is that of work whose result rank 0 prints later.
 TEST(Lifeline, ARankThatIsStoppedAtItsEndIsNamed) {
   LifelineJob job(
       4,
       [](ForkedRank& self) {
-        self.lifeline.goodbye();
+        self.lifeline.goodbye(76);
+        self.lifeline.goodbye(0);
         if (self.rank == 2) ::raise(SIGSTOP);
         return 0;
       },

@@ -263,7 +263,9 @@ TEST_F(LogFaults, TheLastLinesNameWhatIsThere) {
   EXPECT_EQ(occurrences(again, "; validation loss "), 1u)
       << "of the last step, though this start made none before its first: " << again;
   std::filesystem::remove(folder_ / "run/report.html");
+  std::filesystem::remove(folder_ / "run/trace/steps_2-5.json");
   again = train("run", {"run.steps=9", "log.report=true"});
+  EXPECT_TRUE(contains(again, "no trace: this start began behind log.trace_steps")) << again;
   EXPECT_TRUE(contains(again, "(run.log, metrics.jsonl, report.html)")) << "though comparison.json cannot be written: " << again;
 }
 

@@ -281,13 +281,14 @@ void Job::connect_lifeline() {
 
 // The work's result is complete. A failure of others ends this rank; other failures are warnings. A rank that is held from
 // here on is ended with the code of the work's end. Work without such an end has a result that rank 0 prints when it is no longer
-// in the job: a failure's code, because rank 0 may be ended, too.
+// in the job: a failure's code, because rank 0 may be ended, too, until it has left MPI.
 void Job::part() {
   const int code = end_ ? end_->exit_code() : exit_status(ExitCode::kCommunication);
   if (end_ && code != 0 && is_first()) log_.write(LogLevel::kInfo, "trident: ", end_->message());
   lifeline_->goodbye(code);
   try {
     world_->finish();
+    if (!end_) lifeline_->goodbye(0);
   } catch (const Error& error) {
     const auto verdict = lifeline_->wait_for_verdict(kVerdictSeconds);
     if (verdict && verdict->is_failure) end_with(*verdict);

@@ -130,9 +130,9 @@ void RankLoop::open() {
   if (const std::optional<Resume> resume = checkpoints_.resume(); resume && resume->folder != inputs_.resume->folder) loader_ = train_loader(inputs_, resume);
   if (rank() == 0) open_run_folder(largest);
   if (plan_.config.loss.is_dpo()) ask_reference();
-  // Weights were read by blocks through the heap, which would keep their memory for the whole run.
-  if (checkpoints_.resume() || inputs_.initial) ::malloc_trim(0);
   const std::vector<std::string> hosts = gather_texts(trainer_.context().world(), trainer_.context().host_stream(), host_name());
+  // Weights were read by blocks through the heap, which glibc would keep for the whole run. Ranks that are threads have one heap.
+  if ((checkpoints_.resume() || inputs_.initial) && (rank() == 0 || here_.board != nullptr)) ::malloc_trim(0);
   if (rank() == 0 && !leaves_files_)
     write_start_file([&] { run_start_ = write_run_start(plan_.config.run.dir, plan_, updates(), hosts); });
   // Everywhere: the last step whose evaluation is in the files. Also a barrier: the peak is measured while nobody else works.
@@ -471,9 +471,10 @@ void RankLoop::close() {
   summary_.times = sum_over_ranks(since_start_, trainer_.context().world(), trainer_.context().host_stream()).mean();
   if (rank() != 0) return;
   if (trace) sink_.line("trace: " + *trace + " (open it with ui.perfetto.dev)");
-  if (tracer_ && !trace && tracer_->has_begun()) sink_.line("no trace: its file could not be written");
-  if (tracer_ && !tracer_->has_begun() && updates() < plan_.config.log.trace_steps.front())
+  else if (tracer_ && tracer_->has_begun()) sink_.line("no trace: its file could not be written");
+  else if (tracer_ && updates() < plan_.config.log.trace_steps.front())
     sink_.line("no trace: the run ended before the first of log.trace_steps");
+  else if (tracer_ && !file_exists(tracer_->path())) sink_.line("no trace: this start began behind log.trace_steps");
   std::vector<std::string> lines = closing_lines(plan_, summary_);
   const auto add = [&lines](const std::vector<std::string>& more) { lines.insert(lines.end(), more.begin(), more.end()); };
   if (services_.forecast != nullptr) add(services_.forecast->compare(summary_));

@@ -48,9 +48,10 @@ class StepTracer {
   // After the last step of the run, wherever that was; collective. On rank 0: the file's path, or nothing when there is none.
   std::optional<std::string> finish();
   bool has_begun() const { return opened_; }  // a step was traced
+  // <run.dir>/trace/steps_50-52.json: the first step that this start traces, and the last one asked for.
+  std::string path() const;
 
  private:
-  std::string path() const;  // <run.dir>/trace/steps_50-52.json: the first step that this start traces, the last one asked for
   bool traces(std::int64_t update) const { return update >= first_ && update <= last_; }
   void add_instructions(std::int64_t update, double start, double end);
   void add_operations();

@@ -42,11 +42,19 @@ constexpr const char* kQwen2 =
     R"({"model_type": "qwen2", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 6, "num_attention_heads": 4,
         "num_key_value_heads": 2, "vocab_size": 500, "max_position_embeddings": 64, "use_sliding_window": true,
         "sliding_window": 62, "max_window_layers": 5})";
+// Slides but for two layers, which need long caches on the third of four ranks.
+constexpr const char* kQwen2Full =
+    R"({"model_type": "qwen2", "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 8, "num_attention_heads": 4,
+        "num_key_value_heads": 4, "vocab_size": 64, "max_position_embeddings": 4096, "use_sliding_window": true,
+        "sliding_window": 8, "max_window_layers": 8, "layer_types": ["sliding_attention", "sliding_attention", "sliding_attention",
+        "sliding_attention", "full_attention", "full_attention", "sliding_attention", "sliding_attention"]})";
 const std::vector<std::string> kDocuments = {"data.reset_attention_mask=true", "data.reset_position_ids=true",
                                              "data.eod_mask_loss=true", "data.eod=0", "data.mean_document=20"};
 
 const std::vector<std::string> kSamples = {"eval.every=2", "data.split=9,1", "eval.sample_ids=[\"1 2 3\", \"4\"]",
                                            "eval.sample_tokens=40"};
+const std::vector<std::string> kLongSamples = {"eval.every=2", "data.split=9,1", "eval.sample_ids=[\"1 2 3\", \"4\"]",
+                                               "eval.sample_tokens=4000"};
 
 TrainConfig config_of(const Space& space) {
   const std::string text = R"({"model": )" + space.model + R"(, "batch": {"global": )" + std::to_string(space.batch) +
@@ -136,6 +144,7 @@ INSTANTIATE_TEST_SUITE_P(Spaces, LayoutCostsOf,
                                            Space{"LlamaDocuments", kLlama, 4, 24, 62, kDocuments},
                                            Space{"MistralWindow", kMistral, 4, 24, 63},
                                            Space{"MistralSamples", kMistral, 4, 24, 64, kSamples},
+                                           Space{"Qwen2FullLayersSamples", kQwen2Full, 4, 8, 64, kLongSamples},
                                            Space{"Gpt2Samples", kGpt2, 4, 24, 64, kSamples},
                                            Space{"Qwen2WindowsAndDocuments", kQwen2, 4, 24, 64, kDocuments},
                                            Space{"LlamaGraphs", kLlama, 8, 24, 64, {"cuda.graphs=true"}}),
