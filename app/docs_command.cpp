@@ -8,6 +8,7 @@
 
 #include "app/command_line.h"
 #include "app/foreign_flag_hint.h"
+#include "app/help_text.h"
 #include "app/path_arguments.h"
 #include "core/file_io.h"
 #include "core/nearest_name.h"
@@ -35,8 +36,7 @@ constexpr std::pair<std::string_view, std::string_view> kOtherWords[] = {
 };
 
 std::string page_hint(std::string_view word, const std::vector<std::string>& pages) {
-  for (const auto& [page, words] : kOtherWords)
-    if (is_listed(word, words)) return fmt::format("; did you mean {}?", page);
+  if (const std::string_view page = page_about(word); !page.empty()) return fmt::format("; did you mean {}?", page);
   return name_hint(word, {pages.begin(), pages.end()});
 }
 
@@ -83,6 +83,12 @@ void draw_timeline(const Arguments& arguments, const CommandContext& context) {
 }
 
 }  // namespace
+
+std::string_view page_about(std::string_view word) {
+  for (const auto& [page, words] : kOtherWords)
+    if (is_listed(word, words)) return page;
+  return "";
+}
 
 void docs_command(const Arguments& arguments, const CommandContext& context) {
   const std::string page = arguments.empty() ? "" : arguments.front(), folder = folder_of_pages();

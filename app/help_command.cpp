@@ -110,6 +110,8 @@ void print_overview(std::ostream& out, std::size_t columns) {
       hint = fmt::format("; did you mean trident help {} {}?", command.name, name);
   }
   if (const std::string_view near = likely_name(name, names); !near.empty()) hint = fmt::format("; did you mean {}?", near);
+  if (const std::string_view page = page_about(name); hint.empty() && !page.empty())
+    hint = fmt::format("; trident docs {} is about it", page);
   if (hint.empty()) hint = "; see trident help for subcommands, trident train --help-all for keys";
   throw ConfigError(fmt::format("trident help: {} is not a subcommand, key or section{}", in_quotes(name), hint));
 }

@@ -30,6 +30,9 @@ std::string exit_codes_help(std::size_t width = kHelpWidth, ExitCodes codes = Ex
 // How ranks are started, and by which variables a launcher is known. `command`: what they run.
 std::string launch_help(std::size_t width = kHelpWidth, std::string_view command = "trident train --config F");
 
+// The page of docs/ that is about a word which is no key: "finetuning" of "dpo". "" for others.
+std::string_view page_about(std::string_view word);
+
 // Breaks the lines of another library's help at `width` columns, continuing below the description.
 std::string folded(const std::string& help, std::size_t width = kHelpWidth);
 

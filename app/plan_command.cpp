@@ -40,7 +40,11 @@ bool has_flag(const Arguments& arguments, const std::string& flag) {
 
 PlanDetail detail_of(bool program) { return program ? PlanDetail::kProgram : PlanDetail::kSums; }
 
-TrainConfig read_config(const ConfigFlags& flags, OptionValues values) {
+// Settings alone may say a configuration.
+TrainConfig read_config(const CLI::App& app, const ConfigFlags& flags) {
+  if (flags.file.empty() && flags.settings.empty())
+    throw ConfigError(fmt::format("{0}: --config is required, or --set; see {0} --help", app.get_name()));
+  OptionValues values = values_of_file(flags);
   return with_facts_of_files(config_to_plan(values, flags.settings));
 }
 
@@ -103,6 +107,7 @@ void plan_command(const Arguments& arguments, const CommandContext& context) {
   int ranks = 0;
   bool json = false, program = false;
   add_config_flags(app, flags);
+  app.get_option("--config")->required(false);
   in_range(app.add_option("--ranks", ranks, "ranks of the job, where parallel.data is auto"), 1, kMostGpus);
   app.add_flag("--json", json, "print one JSON object, with every allocation");
   app.add_flag("--program", program, "add what every pipeline stage does in a step, instruction by instruction");
@@ -121,7 +126,7 @@ void plan_command(const Arguments& arguments, const CommandContext& context) {
   };
   if (!parse_flags(app, arguments, context, {{}, instead})) return;
   check_named_files(app, {"--config"}, {});
-  const TrainConfig config = read_config(flags, values_of_file(flags));
+  const TrainConfig config = read_config(app, flags);
   const PlannedRun planned = plan_run(config, ranks, *context.make_cuda());
   context.out << (json ? on_lines(to_json_text(to_json(planned.report, planned.plan, detail_of(program))) + '\n')
                        : on_screen(to_text(planned.report, planned.plan, detail_of(program)), context));
@@ -136,6 +141,7 @@ void plan_cluster_command(const Arguments& arguments, const CommandContext& cont
   ClusterQuestion question;
   bool json = false, csv = false, program = false;
   add_config_flags(app, flags);
+  app.get_option("--config")->required(false);
   app.add_option("NAME,--cluster", question.cluster,
                  "a name like h100_sxm_ndr, cpu, or the path of a file; required, as NAME or --cluster");
   in_range(app.add_option("--gpus", question.gpus,
@@ -156,7 +162,7 @@ void plan_cluster_command(const Arguments& arguments, const CommandContext& cont
   check_named_files(app, {"--config", "--cluster"}, {"--html", "--trace"});
   if (csv && json) throw ConfigError("--csv: is another form of what --json prints; leave one of them out");
   const PlanForm form = json ? PlanForm::kJson : csv ? PlanForm::kCsv : PlanForm::kText;
-  const std::string answer = plan_on_cluster(read_config(flags, values_of_file(flags)), question, detail_of(program), form);
+  const std::string answer = plan_on_cluster(read_config(app, flags), question, detail_of(program), form);
   context.out << (form == PlanForm::kText ? on_screen(answer, context) : on_lines(answer));
 }
 

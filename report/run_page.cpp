@@ -101,8 +101,19 @@ std::string time_text(const JsonValue& record, std::string_view key) {
   return std::abs(time) < 1e12 ? utc_text(std::llround(time)) : "";
 }
 
+// "2DP x 2PP x 2TP zero1", with "x V virtual" where a rank has several stages; "" for starts of older programs.
+std::string start_layout(const JsonValue& start) {
+  const JsonValue* const layout = start.find("layout");
+  if (layout == nullptr || !layout->is_object()) return "";
+  const double stages = number(*layout, "virtual_stages");
+  return fmt::format("{}DP x {}PP x {}TP {}{}", step_text(number(*layout, "dp")), step_text(number(*layout, "pp")),
+                     step_text(number(*layout, "tp")), words(*layout, "zero"),
+                     stages > 1 ? fmt::format(", {} virtual stages", step_text(stages)) : "");
+}
+
 Table starts_table(const RunFolder& run) {
-  Table table{"", {{"began", true}, {"at step"}, {"ranks"}, {"hosts", true}, {"version", true}, {"command", true}, {"end", true}}};
+  Table table{"", {{"began", true}, {"at step"}, {"ranks"}, {"layout", true}, {"hosts", true}, {"version", true}, {"command", true},
+                   {"end", true}}};
   const JsonValue::Array& starts = items(run.run.find("starts"));
   if (starts.size() > kMostRows) table.title = fmt::format("The last {} of {} starts", kMostRows, with_commas(std::ssize(starts)));
   for (const JsonValue& start : std::span(starts).last(std::min(starts.size(), kMostRows))) {
@@ -114,7 +125,8 @@ Table starts_table(const RunFolder& run) {
                             : is_last ? state_text(run)
                                       : "killed or cut off";
     table.rows.push_back({time_text(start, "time"), step_text(number(start, "step")), step_text(number(start, "ranks")),
-                          joined(start.find("hosts"), ", "), words(start, "version"), command_text(start), end});
+                          start_layout(start), joined(start.find("hosts"), ", "), words(start, "version"), command_text(start),
+                          end});
   }
   return table;
 }

@@ -38,9 +38,9 @@ class RunPages : public ::testing::Test {
     return folder;
   }
   static void write_run(const std::string& folder, const std::string& ended) {
-    write_file(folder + "/run.json",
-               R"({"starts": [{"time": 1000, "step": 0, "ranks": 2, "hosts": ["a"], "version": "0", "command": ["trident"])" +
-                   ended + "}]}");
+    write_file(folder + "/run.json", R"({"starts": [{"time": 1000, "step": 0, "ranks": 2, "hosts": ["a"], "version": "0",
+        "layout": {"ranks": 2, "tp": 1, "pp": 2, "dp": 1, "virtual_stages": 2, "zero": "zero1"}, "command": ["trident"])" +
+                                         ended + "}]}");
   }
   static const LinePlot& loss_of(const ReportPage& page) {
     for (const ReportSection& section : page.sections)
@@ -99,6 +99,7 @@ TEST_F(RunPages, NameTheStateOfARun) {
   EXPECT_EQ(state(), "stopped by SIGTERM: step 9 of 1,500") << "the log may end before";
   write_run(folder, R"(, "ended": {"time": 1002, "step": 7, "exit_code": 0, "why": "the run is over"})");
   EXPECT_EQ(state(), "over: step 7 of 1,500");
+  EXPECT_NE(to_html(run_page({read_run_folder(folder)})).find("1DP x 2PP x 1TP zero1, 2 virtual stages"), std::string::npos);
   write_file(folder + "/failure.json", R"({"unix_time": 1003, "message": "the disk failed"})");
   EXPECT_EQ(state(), "failed: the disk failed") << "after the end was written";
   const std::string page = to_html(run_page({read_run_folder(folder)}));

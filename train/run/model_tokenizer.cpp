@@ -120,7 +120,9 @@ ModelTokenizer tokenizer_of_data(const WeightsSource& source) {
     std::string place = place_of_tokenizer(named->name, source);
     std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(place, record_path(prefix));
     if (recorded(*tokenizer) == *named) return {std::move(tokenizer), {}, std::move(place)};
-    throw ConfigError(fmt::format("{}: the data were made by {}, which is another by now", record_path(prefix), described(*named)));
+    throw ConfigError(
+        fmt::format("{}: the data were made by {}, which is another by now; name the one that made them by --tokenizer",
+                    record_path(prefix), described(*named)));
   } catch (const Error& error) {
     return {nullptr, error};
   }
