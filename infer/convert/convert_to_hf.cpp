@@ -13,7 +13,6 @@
 #include "core/adapter_spec.h"
 #include "core/check.h"
 #include "core/foreign_folder.h"
-#include "core/shell_word.h"
 #include "infer/convert/side_files.h"
 #include "infer/convert/convert.h"
 #include "infer/convert/output_folder.h"
@@ -264,13 +263,6 @@ class Exporter {
     write(kGenerationName, JsonValue(JsonValue::Array(ends.begin(), ends.end())));
   }
 
-  void say_without_tokenizer(std::vector<std::string>& warnings) const {
-    const std::string name = config_of(source_).config.data.tokenizer.value_or(tokenizer_of_data(source_).place);
-    if (!name.empty())
-      warnings.push_back(fmt::format("tokenizer {} has no files of Hugging Face's form, and the folder has none; give --tokenizer "
-                                     "{} where Trident reads it", in_quotes(name), for_shell(name)));
-  }
-
   // The side files that were carried along; else the tokenizer of the folder that training began with, or the data's that took its
   // place.
   void carry(const std::string& to, std::vector<std::string>& warnings) const {
@@ -287,7 +279,6 @@ class Exporter {
       copy_carried(folder, names, to);
     }
     if (tokenizer) write_ends(to);
-    else if (from.size() == 1 && !lost && source_.hf == nullptr && !folder_exists(carried_)) say_without_tokenizer(warnings);
     const JsonValue::Object ids = special_ids();
     const std::string generation = to + "/" + std::string(kGenerationName);
     if (is_there(generation) || ids.empty() || file_exists(carried_ + "/" + std::string(kConfigName))) return;

@@ -11,6 +11,7 @@
 #include "checkpoint/checkpoint_path.h"
 #include "core/file_io.h"
 #include "core/foreign_folder.h"
+#include "core/shell_word.h"
 #include "data/dataset_files.h"
 #include "data/dataset_record.h"
 #include "train/config/stored_config.h"
@@ -71,6 +72,19 @@ std::string place_of_tokenizer(const std::string& configured, const WeightsSourc
 
 bool has_record(const std::string& prefix) { return is_there(record_path(prefix)); }
 
+// The record beside a checkpoint's data says how their tokenizer is named. Nothing where there is none.
+std::optional<Error> tokenizer_of_data(const WeightsSource& source) {
+  if (source.hf != nullptr || source.folder.empty()) return std::nullopt;
+  const std::vector<WeightedPath> data = config_of(source).config.data.train;
+  if (data.empty()) return std::nullopt;
+  try {
+    if (const auto made_by = origin_in_record(place_of(data.front().path, source, has_record)).tokenizer)
+      return Error(ExitCode::kConfig, fmt::format("its data were made with --tokenizer {}", for_shell(made_by->name)));
+  } catch (const Error&) {  // a damaged record says nothing
+  }
+  return std::nullopt;
+}
+
 bool has_tokenizer_files(const std::string& folder) {
   constexpr const char* kFiles[] = {"tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "merges.txt"};
   return std::ranges::any_of(kFiles, [&](const char* file) { return is_there(folder + "/" + file); }) ||
@@ -109,33 +123,12 @@ std::vector<std::int32_t> ends_of_folder(const std::string& folder) {
 
 }  // namespace
 
-ModelTokenizer tokenizer_of_data(const WeightsSource& source) {
-  if (source.hf != nullptr || source.folder.empty()) return {};
-  const std::vector<WeightedPath> data = config_of(source).config.data.train;
-  if (data.empty()) return {};
-  try {
-    const std::string prefix = place_of(data.front().path, source, has_record);
-    const std::optional<RecordedTokenizer> named = origin_in_record(prefix).tokenizer;
-    if (!named) return {};
-    std::string place = place_of_tokenizer(named->name, source);
-    std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(place, record_path(prefix));
-    if (recorded(*tokenizer) == *named) return {std::move(tokenizer), {}, std::move(place)};
-    throw ConfigError(
-        fmt::format("{}: the data were made by {}, which is another by now; name the one that made them by --tokenizer",
-                    record_path(prefix), described(*named)));
-  } catch (const Error& error) {
-    return {nullptr, error};
-  }
-}
-
 std::optional<std::string> added_tokenizer_of(const WeightsSource& source) {
   const bool is_folder = source.hf != nullptr;
   if (source.folder.empty() || (is_folder && source.adapter == nullptr)) return std::nullopt;
-  std::optional<std::string> named = is_folder ? source.adapter->tensors().folder() : config_of(source).config.data.tokenizer;
-  if (!named && source.base != nullptr) return added_tokenizer_of(*source.base);
+  const std::optional<std::string> named = is_folder ? source.adapter->tensors().folder() : config_of(source).config.data.tokenizer;
+  if (!named) return source.base != nullptr ? added_tokenizer_of(*source.base) : std::nullopt;
   const std::optional<std::string> files = is_folder ? source.folder : hf_files_of(source);
-  if (!named && !files) named = tokenizer_of_data(source).place;
-  if (named.value_or("").empty()) return std::nullopt;
   std::filesystem::path place = place_of_tokenizer(*named, source);
   if (file_exists(place)) place = place.parent_path();
   if (!has_tokenizer_files(place)) return std::nullopt;
@@ -160,7 +153,7 @@ ModelTokenizer find_tokenizer(const std::optional<std::string>& named, const std
   if (configured) return {load_tokenizer(place_of_tokenizer(*configured, source), "data.tokenizer")};
   std::optional<std::string> folder = added_tokenizer_of(source);
   if (!folder) folder = hf_files_of(source);
-  if (!folder || !has_tokenizer_files(*folder)) return tokenizer_of_data(source);
+  if (!folder || !has_tokenizer_files(*folder)) return {nullptr, tokenizer_of_data(source)};
   try {
     return {load_tokenizer(*folder, key)};
   } catch (const Error& error) {

@@ -29,7 +29,7 @@ std::optional<std::string> hf_files_of(const WeightsSource& source);
 
 // The folder of the tokenizer's files where the model has more tokens than the Hugging Face folder that it is of, or than that
 // folder's tokenizer, or where it is of none or that is gone: of a checkpoint the one of data.tokenizer, of a folder with an
-// adapter the adapter's. The record beside the data names it where data.tokenizer does not and there is no folder. Else nothing.
+// adapter the adapter's. Else nothing.
 std::optional<std::string> added_tokenizer_of(const WeightsSource& source);
 
 // Ids that end a text, as transformers' trainer writes them: those of that tokenizer, then eos_token_id among hf_files_of().
@@ -38,16 +38,11 @@ std::vector<std::int32_t> ends_of_model(const WeightsSource& source);
 
 struct ModelTokenizer {
   std::unique_ptr<Tokenizer> tokenizer;  // or none
-  std::optional<Error> refused = {};     // why that of a folder or of the data is not read: ids do without
-  std::string place = {};                // of that of the data: a folder, a file or a name
+  std::optional<Error> refused = {};     // why that among hf_files_of() is not read, or what made the data where none is there
 };
 
-// The tokenizer that the record beside a checkpoint's data names. Nothing where there is no record; `refused` where the tokenizer
-// is gone, or is another by now.
-ModelTokenizer tokenizer_of_data(const WeightsSource& source);
-
-// `named`: --tokenizer; else `configured`: data.tokenizer; else the one among hf_files_of(); else tokenizer_of_data(). `key`: of
-// the option that gave `source`, for messages. Throws as load_tokenizer() for the first two.
+// `named`: --tokenizer; else `configured`: data.tokenizer; else the one among hf_files_of(). `key`: of the option that gave
+// `source`, for messages. Throws as load_tokenizer() for the first two.
 ModelTokenizer find_tokenizer(const std::optional<std::string>& named, const std::optional<std::string>& configured,
                               const WeightsSource& source, std::string_view key);
 
