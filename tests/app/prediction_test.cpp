@@ -272,21 +272,5 @@ TEST(Prediction, ARunThatGoesOnComparesItsOwnSteps) {
   for (std::size_t i = 0; i < plain.size(); ++i) EXPECT_EQ(number(metrics[i], "loss"), number(plain[i], "loss"));
 }
 
-// Files are read by blocks of megabytes, which the heap of every rank's thread would keep.
-TEST(Prediction, ARunThatGoesOnIsResidentWithAsMuch) {
-  const Workplace place;
-  const std::vector<std::string> deep{"parallel=4PP",         "model.num_hidden_layers=8", "model.hidden_size=128",
-                                      "checkpoint.every=2", "lr_schedule.type=constant"};
-  write_profile(place, "profile.json", deep, 1);
-  const auto resident_to = [&](const std::string& steps) {
-    const ProgramOutcome outcome =
-        place.train(plus(deep, {"run.steps=" + steps, "run.hardware_profile=" + (place / "profile.json")}));
-    EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-    return number(*comparison(place).find("resident_bytes"), "measured");
-  };
-  const double first = resident_to("3");
-  for (const char* steps : {"6", "9"}) EXPECT_NEAR(resident_to(steps), first, 4e6);
-}
-
 }  // namespace
 }  // namespace trident
