@@ -217,6 +217,11 @@ TEST_F(CommandLine, BadFlags) {
   expect_refusal(search, "--gpus: missing; write --gpus N");
   expect_refusal({"plan", "search", "--config", config_, "--cluster", "h10"}, "; did you mean \"h100_sxm_ndr\"?");
   expect_refusal({"plan", "search"}, "trident plan search: --config is required; see trident plan search --help");
+  expect_refusal({"plan"}, "trident plan: --config is required, or --set; see trident plan --help");
+  expect_refusal({"plan", "cluster", "h100_sxm_ndr"}, "trident plan cluster: --config is required, or --set");
+  expect_refusal({"help", "dpo"}, "; trident docs finetuning is about it");
+  const Arguments settings{"plan", "--set", "model.preset=llama-1m", "--set", "batch.global=2", "--set", "batch.sequence=16"};
+  EXPECT_EQ(run(settings).exit_code, 0) << "settings alone are a configuration";
   // A word of a closed list that is none.
   expect_refusal({"ckpt", "shwo"}, "; did you mean \"show\"?");
   expect_refusal({"completion", "zhs"}, "; did you mean \"zsh\"?");
