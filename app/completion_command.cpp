@@ -32,7 +32,7 @@ std::vector<std::string_view> values_of(const Option& option) {
   std::vector<std::string_view> values = option.choices;
   if (takes(option.takes, Takes::kBool)) values.insert(values.end(), {"true", "false"});
   if (takes(option.takes, Takes::kNull)) values.emplace_back("null");
-  return option.status == OptionStatus::kReserved ? std::vector<std::string_view>{} : values;
+  return option.reserved ? std::vector<std::string_view>{} : values;
 }
 
 std::vector<std::string_view> setting_keys() {

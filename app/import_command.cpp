@@ -141,7 +141,7 @@ std::string next_steps(const Import& import, OptionValues values, const ImportFl
   }
   for (const ImportedValue& it : import.values)  // without what is not built, and with what only the user knows
     if (const Option* const option = find_option(it.path);
-        !it.not_built.empty() || (!it.unknown.empty() && option != nullptr && option->status == OptionStatus::kReserved))
+        !it.not_built.empty() || (!it.unknown.empty() && option != nullptr && option->reserved))
       add(neutral_setting(it));
     else if (const auto is_it = [&](const auto& one) { return one.first == it.path; };
              !it.unknown.empty() && std::ranges::none_of(missing, is_it))

@@ -38,7 +38,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kFormat = "trident-lease", kLease = "lease-", kSuffix = ".json", kHeld = "held", kDone = "done";
-constexpr JsonRules kRules{.comments = JsonComments::kRefused, .max_bytes = 64 << 10, .max_depth = 4, .blame = ExitCode::kData};
+constexpr JsonRules kRules{.comments = false, .max_bytes = 64 << 10, .max_depth = 4, .blame = ExitCode::kData};
 constexpr double kLook = 0.25;  // seconds, between two looks at a holder elsewhere
 constexpr double kSilent = 2;   // seconds, after which it is said that a holder's end is waited for
 

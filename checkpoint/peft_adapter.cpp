@@ -105,7 +105,7 @@ JsonValue PeftAdapter::base_values() const {
   const auto text = tensors_.metadata().find(kPeftBaseValues);
   if (text == tensors_.metadata().end()) return {};
   const std::string source = fmt::format("{}: {}", tensors_.path(0), kPeftBaseValues);
-  JsonValue values = parse_json(text->second, source, {.comments = JsonComments::kRefused, .blame = ExitCode::kData});
+  JsonValue values = parse_json(text->second, source, {.comments = false, .blame = ExitCode::kData});
   if (!values.is_object()) throw DataError(fmt::format("{}: expected an object; convert the adapter again", source));
   return values;
 }

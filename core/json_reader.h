@@ -101,17 +101,14 @@ inline JsonValue::JsonValue(std::string value) : value_(std::move(value)) {}
 inline JsonValue::JsonValue(std::string_view value) : value_(std::string(value)) {}
 inline JsonValue::JsonValue(const char* value) : value_(std::string(value)) {}
 
-enum class JsonComments : std::uint8_t { kRefused, kAllowed };
-enum class LoneSurrogates : std::uint8_t { kRefused, kReplaced };  // by U+FFFD
-
 // parse_json accepts this much, and throws ConfigError for a configuration, DataError for a data or model file.
 struct JsonRules {
-  JsonComments comments = JsonComments::kAllowed;
+  bool comments = true;  // allowed
   std::size_t max_bytes = std::size_t{1} << 20;
   int max_depth = 64;
   ExitCode blame = ExitCode::kConfig;
   std::size_t max_values = std::size_t{1} << 19;  // a value takes 48 bytes and more, and may have two of text
-  LoneSurrogates surrogates = LoneSurrogates::kRefused;
+  bool replaces_surrogates = false;  // lone ones, by U+FFFD
   std::int64_t first_line = 1;  // of the text in its file, for messages
 };
 

@@ -67,7 +67,7 @@ void JsonScanner::refuse_value() const {
                                                                        {"\"#\"", "; comments begin with //"}};
   std::string what = fmt::format("{} where a value is expected", found());
   for (const auto& [word, remedy] : kOthers)
-    if (what.starts_with(word) && (word != "\"#\"" || rules_.comments == JsonComments::kAllowed)) what += remedy;
+    if (what.starts_with(word) && (word != "\"#\"" || rules_.comments)) what += remedy;
   refuse_syntax(what);
 }
 
@@ -81,7 +81,7 @@ void JsonScanner::skip_space() {
   for (;; ++here_.at) {
     const char c = next();
     if (c == '\n') here_.line_begin = here_.at + 1, ++here_.line;
-    else if (c == '/' && rules_.comments == JsonComments::kAllowed) skip_comment();
+    else if (c == '/' && rules_.comments) skip_comment();
     else if (c != ' ' && c != '\t' && c != '\r') return;
   }
 }
@@ -224,7 +224,7 @@ void JsonScanner::read_string(std::string* out) {
     const Place backslash = here_;
     char32_t escaped = escape();
     if (is_surrogate(escaped)) {
-      if (rules_.surrogates == LoneSurrogates::kRefused) {
+      if (!rules_.replaces_surrogates) {
         here_ = backslash;
         refuse_syntax(fmt::format("the surrogate \\u{:04x} without its other half", static_cast<std::uint32_t>(escaped)));
       }

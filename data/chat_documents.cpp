@@ -86,7 +86,7 @@ bool ends_with_one_of(const ConversationTokens& tokens, const std::vector<std::i
 namespace {
 
 JsonValue row_in(const RawDocument& line, const std::string& path) {
-  const JsonRules rules{.comments = JsonComments::kRefused,
+  const JsonRules rules{.comments = false,
                         .max_bytes = line.bytes.size(),
                         .blame = ExitCode::kData,
                         .first_line = line.line};

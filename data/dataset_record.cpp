@@ -211,7 +211,7 @@ std::optional<DatasetRecord> record_alone(const std::string& prefix) {
   if (!is_there(path)) return std::nullopt;
   JsonValue json;
   try {
-    json = read_json_file(path, {.comments = JsonComments::kRefused, .blame = ExitCode::kData});
+    json = read_json_file(path, {.comments = false, .blame = ExitCode::kData});
   } catch (const NotPermitted&) {
     throw;  // it may be right
   } catch (DataError& error) {

@@ -110,10 +110,10 @@ JsonLineText text_of_json_line(const RawDocument& line, const std::string& path,
   bool is_object = false, is_other = false;  // is_other: what json_key has is no string
   try {
     JsonScanner scanner(line.bytes, path,
-                        {.comments = JsonComments::kRefused,
+                        {.comments = false,
                          .max_bytes = line.bytes.size(),
                          .blame = ExitCode::kData,
-                         .surrogates = LoneSurrogates::kReplaced,
+                         .replaces_surrogates = true,
                          .first_line = line.line});
     is_object = scanner.kind() == JsonValue::Kind::kObject;
     if (!is_object) scanner.skip();

@@ -259,7 +259,8 @@ double AttentionBackward::flops() const { return 5 * scores(shape); }
 
 // ---- heads
 
-void check_heads(std::string_view operation, ConstTensorView heads, ConstTensorView rows, std::int64_t first_column) {
+void check_heads(std::string_view operation, ConstTensorView heads, ConstTensorView rows, std::int64_t first_column,
+                 const Rotation& rotation) {
   TRIDENT_CHECK(heads.shape().rank() == 4 && rows.shape().rank() == 3, "{}: heads {} and rows {}", operation,
                 to_string(heads.shape()), to_string(rows.shape()));
   const Shape &h = heads.shape(), &r = rows.shape();
@@ -267,6 +268,7 @@ void check_heads(std::string_view operation, ConstTensorView heads, ConstTensorV
       h[0] == r[1] && h[2] == r[0] && first_column >= 0 && first_column + h[1] * h[3] <= r[2] && heads.dtype() == rows.dtype(),
       "{}: heads {} {} do not fit columns {}.. of rows {} {}", operation, to_string(heads.dtype()), to_string(h), first_column,
       to_string(rows.dtype()), to_string(r));
+  if (rotation.turns()) rotation.check(operation, h);
 }
 
 void Rotation::check(std::string_view operation, const Shape& heads) const {

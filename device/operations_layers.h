@@ -119,8 +119,9 @@ struct AttentionBackward {
 
 // ---- heads
 
-// heads [B, n, S, D] beside rows [S, B, C] of which columns first_column .. + n*D are meant.
-void check_heads(std::string_view operation, ConstTensorView heads, ConstTensorView rows, std::int64_t first_column);
+// heads [B, n, S, D] beside rows [S, B, C] of which columns first_column .. + n*D are meant, and perhaps turned.
+void check_heads(std::string_view operation, ConstTensorView heads, ConstTensorView rows, std::int64_t first_column,
+                 const Rotation& rotation);
 
 // heads T[B,n,S,D] <- columns first_column .. first_column + n*D of rows T[S,B,C], turned by `rotation`.
 struct SplitHeads {
@@ -130,10 +131,7 @@ struct SplitHeads {
   std::int64_t first_column;
   Rotation rotation = {};
 
-  void check() const {
-    check_heads(kName.name, heads, rows, first_column);
-    if (rotation.turns()) rotation.check(kName.name, heads.shape());
-  }
+  void check() const { check_heads(kName.name, heads, rows, first_column, rotation); }
   void fields(FieldVisitor f) const {
     f(writes("heads", heads));
     f(reads("rows", rows).moving(heads.num_bytes()));
@@ -158,10 +156,7 @@ struct MergeHeads {
   std::int64_t first_column;
   Rotation rotation = {};
 
-  void check() const {
-    check_heads(kName.name, heads, rows, first_column);
-    if (rotation.turns()) rotation.check(kName.name, heads.shape());
-  }
+  void check() const { check_heads(kName.name, heads, rows, first_column, rotation); }
   void fields(FieldVisitor f) const {
     f(writes("rows", rows).moving(heads.num_bytes()));
     f(reads("heads", heads));

@@ -292,7 +292,7 @@ class Inputs {
     const bool is_program = is_hugging_face(leaf.system), is_accelerate = leaf.system == ForeignSystem::kAccelerate;
     if (is_program && leaf.key.starts_with('-') && text.starts_with('{')) {
       const JsonValue value = parse_json(text, fmt::format("{}:{}:{}: {}", leaf.file, leaf.line, leaf.column, leaf.key),
-                                         {.comments = JsonComments::kRefused, .max_values = kMaxForeignValues});
+                                         {.comments = false, .max_values = kMaxForeignValues});
       std::vector<ForeignLeaf> parts;
       flatten({leaf.system, leaf.file, leaf.line, leaf.column, name, {}}, value, parts);
       for (ForeignLeaf& part : parts) part.line = leaf.line, part.column = leaf.column;

@@ -92,7 +92,7 @@ JsonValue typed(const JsonValue& value, std::string_view to, const Option* optio
 }
 
 bool is_reserved(const Option& option, const JsonValue& value) {
-  return option.status == OptionStatus::kReserved ||
+  return option.reserved ||
          std::ranges::any_of(option.reserved_values, [&](const ReservedValue& one) { return value == JsonValue(one.value); });
 }
 

@@ -72,7 +72,7 @@ void add_files(JsonScanner& scanner, std::string_view source, HfIndex* index) {
 }  // namespace
 
 HfIndex parse_hf_index(std::string_view text, std::string_view source) {
-  constexpr JsonRules kRules{.comments = JsonComments::kRefused,
+  constexpr JsonRules kRules{.comments = false,
                              .max_bytes = static_cast<std::size_t>(kMaxHfIndexBytes),
                              .max_depth = 16,
                              .blame = ExitCode::kData};

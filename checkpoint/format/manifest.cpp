@@ -67,7 +67,7 @@ constexpr std::string_view kHashBegin = ",\"hash\":\"", kHashEnd = "\"}\n";
 constexpr std::size_t kTail = kHashBegin.size() + kHashDigits + kHashEnd.size();
 constexpr std::size_t kMaxManifestName = 4096, kMaxManifestRank = 16, kMaxItemValues = 1024;
 constexpr std::int64_t kSmallestTable = 8 + 2;
-constexpr JsonRules kManifestRules{.comments = JsonComments::kRefused,
+constexpr JsonRules kManifestRules{.comments = false,
                                    .max_bytes = static_cast<std::size_t>(kMaxManifestBytes),
                                    .blame = ExitCode::kData,
                                    .max_values = std::size_t{1} << 17};

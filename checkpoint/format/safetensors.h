@@ -48,7 +48,7 @@ std::string to_text(const SafetensorsHeader& header, std::int64_t alignment = 8)
 inline constexpr std::int64_t kMaxSafetensorsHeader = 100'000'000;
 inline constexpr std::size_t kMaxSafetensorsEntries = std::size_t{1} << 18;
 // The header's JSON, and that of its metadata.
-inline constexpr JsonRules kSafetensorsRules{.comments = JsonComments::kRefused,
+inline constexpr JsonRules kSafetensorsRules{.comments = false,
                                              .max_bytes = static_cast<std::size_t>(kMaxSafetensorsHeader),
                                              .max_depth = 8,
                                              .blame = ExitCode::kData};

@@ -50,7 +50,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kBuiltIn{
 )"},
 }};
 
-constexpr JsonRules kRules{.comments = JsonComments::kRefused, .max_bytes = std::size_t{64} << 20, .blame = ExitCode::kData,
+constexpr JsonRules kRules{.comments = false, .max_bytes = std::size_t{64} << 20, .blame = ExitCode::kData,
                            .max_values = std::size_t{1} << 22};
 
 std::string text_of_file(const std::string& path) {

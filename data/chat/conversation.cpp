@@ -33,7 +33,7 @@ void read_arguments(JsonValue& message, const std::string& name, std::string_vie
     JsonValue* const text = function != nullptr && function->is_object() ? function->find("arguments") : nullptr;
     if (text == nullptr || !text->is_string()) continue;
     const std::string path = fmt::format("{}.tool_calls[{}].function.arguments", name, i);
-    const JsonRules rules{.comments = JsonComments::kRefused, .blame = ExitCode::kData, .first_line = text->line()};
+    const JsonRules rules{.comments = false, .blame = ExitCode::kData, .first_line = text->line()};
     JsonValue object = text->as_string().empty() ? JsonValue(JsonValue::Object())
                                                  : parse_json(text->as_string(), fmt::format("{}: {}", source, path), rules);
     if (!object.is_object()) refuse_value(*text, source, path + " is not the text of a JSON object");
@@ -121,7 +121,7 @@ JsonValue tools_of(const JsonValue& row, std::string_view source) {
   if (found == nullptr || found->is_null()) return {};
   JsonValue tools = *found;
   if (found->is_string()) {
-    const JsonRules rules{.comments = JsonComments::kRefused, .blame = ExitCode::kData, .first_line = found->line()};
+    const JsonRules rules{.comments = false, .blame = ExitCode::kData, .first_line = found->line()};
     tools = parse_json(found->as_string(), fmt::format("{}: tools", source), rules);
   }
   if (!tools.is_array()) refuse_value(*found, source, fmt::format("tools is {} where a list is expected", describe(tools.kind())));

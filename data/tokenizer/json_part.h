@@ -21,7 +21,7 @@ namespace trident {
 
 // A tokenizer's file may be as large as it is.
 inline JsonRules rules_for(std::string_view text) {
-  return {.comments = JsonComments::kRefused, .max_bytes = text.size(), .blame = ExitCode::kData};
+  return {.comments = false, .max_bytes = text.size(), .blame = ExitCode::kData};
 }
 
 class JsonPart {

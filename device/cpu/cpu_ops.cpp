@@ -13,11 +13,6 @@ namespace trident {
 
 namespace {
 
-void expect_room(std::string_view operation, ConstTensorView workspace, std::int64_t needed) {
-  const std::int64_t there = workspace.num_bytes();
-  TRIDENT_CHECK(there >= needed, "{}: a workspace of {} bytes, {} needed", operation, there, needed);
-}
-
 // AMX multiplies bf16 fastest where it is, but on whole matrices; processors that have it take twice as long for pairs as for f32.
 bool multiplies_pairs(Bf16Products bf16) { return bf16 == Bf16Products::kNative && !detect_cpu_features().amx_bf16; }
 

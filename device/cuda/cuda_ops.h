@@ -60,7 +60,6 @@ class CudaOps final : public Ops {
   class Kernels;
   // The stream of a call. Throws InternalError unless it is a CudaStream of this device.
   cudaStream_t handle(Stream& stream) const;
-  void expect_room(std::string_view operation, const AttentionShape& shape, ConstTensorView workspace) const;
   // Scratch memory for the next kernel on `stream`, which comes after those on other streams that use it.
   cuda_kernels::Scratch scratch(Stream& stream);
 

@@ -7,14 +7,6 @@
 #include "core/check.h"
 
 namespace trident {
-namespace {
-
-void expect_workspace(std::string_view operation, ConstTensorView workspace, std::int64_t needed) {
-  const std::int64_t there = workspace.num_bytes();
-  TRIDENT_CHECK(there >= needed, "{}: a workspace of {} bytes, {} needed", operation, there, needed);
-}
-
-}  // namespace
 
 template <class Shape>
 std::int64_t DryOps::note(Announcements<Shape>& announced, const Shape& shape, std::int64_t bytes) {
@@ -60,7 +52,7 @@ bool DryOps::try_fused(Stream&, const FusedMatmul& fused) {
   if (!one_kernel(shape, fused.epilogue, fused.rank())) return false;
   check_fields(
       operation.name().name, [&](FieldVisitor f) { operation.fields(f); }, &DryOps::reaches);
-  expect_room(fused.product, shape);
+  expect_room("matmul", fused.product.workspace, needed(products_, shape, "matmul"));
   if (watcher_ != nullptr) watcher_->performed(operation);
   return true;
 }
@@ -68,11 +60,7 @@ bool DryOps::try_fused(Stream&, const FusedMatmul& fused) {
 void DryOps::execute(Stream&, const op::Matmul& product) {
   const MatmulShape shape = product.shape();
   if (announced_ == Announced::kOnUse) prepare_matmul(shape);
-  expect_room(product.operands, shape);
-}
-
-void DryOps::expect_room(const MatmulOperands& product, const MatmulShape& shape) const {
-  expect_workspace("matmul", product.workspace, needed(products_, shape, "matmul"));
+  expect_room("matmul", product.operands.workspace, needed(products_, shape, "matmul"));
 }
 
 // ---- attention
@@ -89,12 +77,12 @@ std::int64_t DryOps::cached_attention_workspace(const AttentionShape& shape) {
 
 void DryOps::attend(std::string_view operation, const AttentionShape& shape, ConstTensorView workspace) {
   if (announced_ == Announced::kOnUse) attention_workspace(shape);
-  expect_workspace(operation, workspace, needed(attentions_, shape, operation));
+  expect_room(operation, workspace, needed(attentions_, shape, operation));
 }
 
 void DryOps::execute(Stream&, const op::CachedAttention& a) {
   if (announced_ == Announced::kOnUse) cached_attention_workspace(a.shape);
-  expect_workspace(a.kName.name, a.workspace, needed(cached_attentions_, a.shape, a.kName.name));
+  expect_room(a.kName.name, a.workspace, needed(cached_attentions_, a.shape, a.kName.name));
 }
 
 }  // namespace trident

@@ -69,7 +69,6 @@ class DryOps : public Ops {
   std::int64_t needed(const Announcements<Shape>& announced, const Shape& shape, std::string_view what) const;
 
   bool one_kernel(const MatmulShape& shape, Epilogue epilogue, std::int64_t rank) const;
-  void expect_room(const MatmulOperands& product, const MatmulShape& shape) const;
   void attend(std::string_view operation, const AttentionShape& shape, ConstTensorView workspace);
 
   Ops* oracle_;

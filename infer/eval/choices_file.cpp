@@ -42,7 +42,7 @@ class LineOfChoices {
 
   Question parse(std::string_view line) const {
     const JsonValue object = parse_json(
-        line, where_, {.comments = JsonComments::kRefused, .max_bytes = kMaxLine, .max_depth = 8, .blame = ExitCode::kData});
+        line, where_, {.comments = false, .max_bytes = kMaxLine, .max_depth = 8, .blame = ExitCode::kData});
     if (!object.is_object())
       refuse(fmt::format("is {}; it must be an object with context, choices and answer", describe(object.kind())));
     const JsonValue &context = wanted(object, "context"), &choices = wanted(object, "choices"), &answer = wanted(object, "answer");

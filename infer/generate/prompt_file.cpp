@@ -11,7 +11,7 @@ namespace {
 
 // A line of JSON: a text, or an object with "prompt" or "ids".
 Prompt json_prompt(const std::string& line, const std::string& where) {
-  const JsonValue value = parse_json(line, where, {.comments = JsonComments::kRefused, .blame = ExitCode::kData});
+  const JsonValue value = parse_json(line, where, {.comments = false, .blame = ExitCode::kData});
   if (value.is_string()) return {.text = value.as_string()};
   const JsonValue* const text = value.is_object() ? value.find("prompt") : nullptr;
   if (text != nullptr && text->is_string()) return {.text = text->as_string()};

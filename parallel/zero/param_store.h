@@ -26,10 +26,6 @@ struct UnitParams {
   std::vector<ParamSpec> specs;
 };
 
-// kWeights: for forwards alone. No master weights beside those in use, no gradients, and the weights are 0 until they are written.
-// Buckets of frozen parameters are kept so in training, too, but with initial values.
-enum class StoredParams : std::uint8_t { kTraining, kWeights };
-
 struct ParamStoreConfig {
   ZeroPolicy policy;
   DType compute = DType::kF32;
@@ -38,7 +34,9 @@ struct ParamStoreConfig {
   // The sizes of the regions in which the step program places gathered units (0: weights are resident) and transient full gradients (0: gradients
   // are kept full). A place is a multiple of kArenaAlignment.
   std::int64_t gather_bytes = 0, grad_bytes = 0;
-  StoredParams stored = StoredParams::kTraining;
+  // False: for forwards alone. No master weights beside those in use, no gradients, and the weights are 0 until they are written.
+  // Buckets of frozen parameters are kept so in training, too, but with initial values.
+  bool trains = true;
 };
 
 // A shard as the optimizer sees it. The views are there after ParamStore::bind().
@@ -62,7 +60,7 @@ class ParamStore {
   // Books all memory in `plan`; nothing is usable before bind().
   ParamStore(const ParamStoreConfig& config, std::vector<UnitParams> units, ParallelContext& context, ArenaPlan& plan);
 
-  // Grants the memory, draws the initial weights (StoredParams) and makes resident units complete. Collective over dp.
+  // Grants the memory, draws the initial weights where it trains and makes resident units complete. Collective over dp.
   void bind(Arena& arena);
 
   // Brings the compute-dtype weights up to date after the f32 masters were written from outside a step (initial values, loaded
@@ -107,7 +105,7 @@ class ParamStore {
   std::span<const ParamShard> shards() const { return shards_; }
   const ParamStoreConfig& config() const { return config_; }
   bool resident() const { return config_.gather_bytes == 0; }
-  bool trains() const { return config_.stored == StoredParams::kTraining; }
+  bool trains() const { return config_.trains; }
 
  private:
   struct Bucket {

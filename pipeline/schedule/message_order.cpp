@@ -15,8 +15,8 @@ using ItemKind = WovenItem::Kind;
 std::optional<Message> output_of(const Schedule& schedule, const Action& action) {
   const int stage = action.virtual_stage;
   if (action.kind == ActionKind::kForward && stage + 1 < schedule.num_virtual_stages())
-    return Message{MessageKind::kActivation, stage + 1, action.micro_batch};
-  if (computes_input_gradient(action.kind) && stage > 0) return Message{MessageKind::kGradient, stage - 1, action.micro_batch};
+    return Message{false, stage + 1, action.micro_batch};
+  if (computes_input_gradient(action.kind) && stage > 0) return Message{true, stage - 1, action.micro_batch};
   return std::nullopt;
 }
 
@@ -47,7 +47,7 @@ struct TimedMessage {
 }  // namespace
 
 int source_rank(const Schedule& schedule, const Message& message) {
-  return schedule.rank_of(message.kind == MessageKind::kActivation ? message.virtual_stage - 1 : message.virtual_stage + 1);
+  return schedule.rank_of(message.is_gradient ? message.virtual_stage + 1 : message.virtual_stage - 1);
 }
 
 int destination_rank(const Schedule& schedule, const Message& message) { return schedule.rank_of(message.virtual_stage); }

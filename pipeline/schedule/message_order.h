@@ -14,11 +14,9 @@
 
 namespace trident {
 
-enum class MessageKind : std::uint8_t { kActivation, kGradient };
-
 // The activation that forward (virtual_stage, micro_batch) reads, or the output gradient that its backward reads.
 struct Message {
-  MessageKind kind = MessageKind::kActivation;
+  bool is_gradient = false;  // else an activation
   int virtual_stage = 0;  // of the receiver
   int micro_batch = 0;
 

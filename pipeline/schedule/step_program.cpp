@@ -54,7 +54,7 @@ void append_computes(Instructions& list, const Action& action, const StepProgram
 
 Instruction message_instruction(const Schedule& schedule, const WovenItem& item) {
   const Message& message = item.message;
-  const bool send = item.kind == WovenItem::Kind::kSend, activation = message.kind == MessageKind::kActivation;
+  const bool send = item.kind == WovenItem::Kind::kSend, activation = !message.is_gradient;
   Instruction i;
   i.kind = activation ? (send ? Kind::kSendActivation : Kind::kRecvActivation) : (send ? Kind::kSendGradient : Kind::kRecvGradient);
   i.virtual_stage = !send ? message.virtual_stage : activation ? message.virtual_stage - 1 : message.virtual_stage + 1;
@@ -65,7 +65,7 @@ Instruction message_instruction(const Schedule& schedule, const WovenItem& item)
 
 // A gradient that nobody computes on with.
 bool is_unread(const WovenItem& item, const StepProgramSpec& spec) {
-  return item.kind != WovenItem::Kind::kAction && item.message.kind == MessageKind::kGradient &&
+  return item.kind != WovenItem::Kind::kAction && item.message.is_gradient &&
          spec.num_backward_units(item.message.virtual_stage) == 0;
 }
 
@@ -174,7 +174,7 @@ void place_gradients(StepProgram& program, const std::vector<Instruction*>& comp
     if (computes[c]->is_forward() || !spec.trains(computes[c]->unit)) continue;
     const int unit = computes[c]->unit;
     const bool another_follows = c + 1 < computes.size() && !computes[c + 1]->is_forward() && computes[c + 1]->unit != unit;
-    const auto begin = static_cast<std::int64_t>(c), end = begin + (spec.overlap == Overlap::kOn && another_follows ? 1 : 0);
+    const auto begin = static_cast<std::int64_t>(c), end = begin + (spec.overlap && another_follows ? 1 : 0);
     lifetimes.push_back({at(program.unit_bytes, unit).gradients, begin, end});
     backwards.push_back(computes[c]);
   }
@@ -250,7 +250,7 @@ std::vector<Residency> residencies(const std::vector<Instruction*>& computes, co
 // largest, would lie side by side.
 std::size_t gathered_before(const Residency& residency, const std::vector<Instruction*>& computes, const StepProgramSpec& spec) {
   const std::size_t first = residency.computes.front();
-  if (spec.overlap == Overlap::kOff || first == 0) return first;
+  if (!spec.overlap || first == 0) return first;
   const bool same_pass = computes[first - 1]->micro_batch == computes[first]->micro_batch &&
                          computes[first - 1]->virtual_stage == computes[first]->virtual_stage;
   return spec.schedule.forward_only() && !same_pass ? first : first - 1;
@@ -301,7 +301,7 @@ void weave_gathers(StepProgram& program, const StepProgramSpec& spec) {
 void append_update(StepProgram& program, const StepProgramSpec& spec) {
   Instructions& list = program.instructions;
   const bool embedding = program.rank == spec.embedding_rank(), head = program.rank == spec.head_rank();
-  if (spec.tie == EmbeddingTie::kTied && (embedding || head)) {
+  if (spec.tied && (embedding || head)) {
     Instruction exchange;
     exchange.kind = Kind::kTieExchange;
     exchange.peer = embedding ? spec.head_rank() : spec.embedding_rank();
@@ -370,7 +370,7 @@ int StepProgramSpec::reductions_per_unit() const {
 }
 
 std::vector<StepProgram> build_step_programs(const StepProgramSpec& spec) {
-  return build(spec, spec.overlap == Overlap::kOn ? ReceivePosting::kEarly : ReceivePosting::kLate);
+  return build(spec, spec.overlap ? ReceivePosting::kEarly : ReceivePosting::kLate);
 }
 
 std::vector<StepProgram> build_programs_for_pricing(const StepProgramSpec& spec) { return build(spec, ReceivePosting::kNever); }

@@ -83,15 +83,6 @@ struct Instruction {
   bool operator==(const Instruction&) const = default;
 };
 
-// The embedding unit and the head unit share a weight. Each has a gradient buffer of its own (lookup and head gradient), reduced
-// over data parallel like any other; TieExchange then leaves lookup + head, added in this order, at both ends. Where one rank
-// holds both ends, the weight is stored once, with the embedding; Gather(head) copies it into the head's slot as well.
-enum class EmbeddingTie : std::uint8_t { kUntied, kTied };
-
-// kOn: gathers are issued one compute early, receives are posted before the action during which they arrive, and transient
-// gradient buffers come in pairs, so that a reduction may run during the next unit's backward. kOff: neither.
-enum class Overlap : std::uint8_t { kOff, kOn };
-
 inline constexpr std::int64_t kPlaceBytes = 256;  // as ranges of an arena are aligned
 
 // A unit's bytes on a rank, each rounded up to whole kPlaceBytes but the shard.
@@ -108,8 +99,13 @@ struct StepProgramSpec {
   UnitsOfStage units_of_stage;
   ZeroPolicy zero;
   int data_parallel = 1;  // N, the ranks that share parameters; with 1 nothing is gathered
-  EmbeddingTie tie = EmbeddingTie::kUntied;
-  Overlap overlap = Overlap::kOn;
+  // The embedding unit and the head unit share a weight. Each has a gradient buffer of its own (lookup and head gradient), reduced
+  // over data parallel like any other; TieExchange then leaves lookup + head, added in this order, at both ends. Where one rank
+  // holds both ends, the weight is stored once, with the embedding; Gather(head) copies it into the head's slot as well.
+  bool tied = false;
+  // Gathers are issued one compute early, receives are posted before the action during which they arrive, and transient gradient
+  // buffers come in pairs, so that a reduction may run during the next unit's backward.
+  bool overlap = true;
   // By unit. Empty: a block each, and ranks gather as the policy says whatever that takes.
   std::vector<UnitBytes> unit_bytes;
   // By rank, of an evaluation: StepProgram::gathers_on_use of the training that it shares memory with. Empty: to be decided.

@@ -313,7 +313,7 @@ class RankChecker {
     });
   }
   bool holds_tied_weight() const {
-    return spec_.tie == EmbeddingTie::kTied && (rank_ == spec_.embedding_rank() || rank_ == spec_.head_rank());
+    return spec_.tied && (rank_ == spec_.embedding_rank() || rank_ == spec_.head_rank());
   }
 
   Fault visit_tie(const Instruction& i) {

@@ -12,8 +12,7 @@ namespace trident {
 namespace {
 
 // Every instruction is a task that gives the token of its number, of `num_tokens`.
-std::vector<std::vector<Task>> tasks_of(const std::vector<StepProgram>& programs, const StepCosts& costs, Overlap overlap,
-                                        int& num_tokens) {
+std::vector<std::vector<Task>> tasks_of(const std::vector<StepProgram>& programs, const StepCosts& costs, int& num_tokens) {
   const StepWaits waits = find_waits(programs);
   std::vector<std::vector<Task>> tasks;
   for (const StepProgram& program : programs) {
@@ -25,7 +24,7 @@ std::vector<std::vector<Task>> tasks_of(const std::vector<StepProgram>& programs
       Task task{.seconds = costs.instruction(program.rank, at, i)};
       task.waits = {of.send, of.gather, of.reduction};
       task.gives = num_tokens++;
-      if (of.overlaps && overlap == Overlap::kOn) task.lane = Lane::kBackground;
+      task.background = of.overlaps && costs.overlap;
       if (i.is_send()) task.transit = costs.message(program.rank, i.peer);
       task.barrier = of.barrier;
       list.push_back(task);
@@ -40,9 +39,9 @@ double mean(const std::vector<double>& x) { return std::accumulate(x.begin(), x.
 
 double StepTimeline::bubble_over_ideal() const { return (pipeline_span - mean(compute)) / mean(compute); }
 
-StepTimeline simulate(const std::vector<StepProgram>& programs, const StepCosts& costs, Overlap overlap) {
+StepTimeline simulate(const std::vector<StepProgram>& programs, const StepCosts& costs) {
   int num_tokens = 0;
-  const std::vector<std::vector<Task>> tasks = tasks_of(programs, costs, overlap, num_tokens);
+  const std::vector<std::vector<Task>> tasks = tasks_of(programs, costs, num_tokens);
   TaskTimeline times = run_tasks(tasks, num_tokens, {2, static_cast<int>(programs.size())});
   TRIDENT_CHECK(times.complete(), "the step programs block; they were not checked");
 

@@ -14,6 +14,7 @@ struct StepCosts {
   // Seconds of instruction number `index` of `rank`. Sends and receives occupy the rank for this long, too (usually 0).
   std::function<double(int rank, std::size_t index, const Instruction&)> instruction;
   std::function<double(int src_rank, int dst_rank)> message;  // seconds from the send to the arrival
+  bool overlap = true;  // StepProgramSpec::overlap of the programs
 };
 
 struct StepTimeline {
@@ -26,10 +27,10 @@ struct StepTimeline {
   double bubble_over_ideal() const;
 };
 
-// With Overlap::kOn, gathers and reductions run beside computes, one at a time per rank and in program order; a compute waits
-// for the gather of its slot and for the reduction of the gradient buffer it writes. With kOff they run in line. Sends never
+// With costs.overlap, gathers and reductions run beside computes, one at a time per rank and in program order; a compute waits
+// for the gather of its slot and for the reduction of the gradient buffer it writes. Without, they run in line. Sends never
 // block. Tie exchange and norm start when all their ranks have arrived with everything before finished.
 // Throws InternalError if the programs block: run check_step_programs first. O(instructions).
-StepTimeline simulate(const std::vector<StepProgram>& programs, const StepCosts& costs, Overlap overlap);
+StepTimeline simulate(const std::vector<StepProgram>& programs, const StepCosts& costs);
 
 }  // namespace trident

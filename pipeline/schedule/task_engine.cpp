@@ -52,7 +52,7 @@ class Engine {
     const Task& task = list[state.next];
 
     double start = state.compute_free;
-    if (task.lane == Lane::kBackground) start = std::max(start, state.background_free);
+    if (task.background) start = std::max(start, state.background_free);
     for (const int token : task.waits) {
       if (token == Task::kNone) continue;
       Gate& gate = at(tokens_, token);
@@ -68,7 +68,7 @@ class Engine {
     }
 
     const double end = start + task.seconds;
-    (task.lane == Lane::kCompute ? state.compute_free : state.background_free) = end;
+    (task.background ? state.background_free : state.compute_free) = end;
     if (task.gives != Task::kNone) arrive(at(tokens_, task.gives), end + task.transit);
     at(timeline_.ranks, rank).push_back({start, end});
     ++state.next;

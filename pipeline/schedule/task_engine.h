@@ -13,13 +13,11 @@
 
 namespace trident {
 
-enum class Lane : std::uint8_t { kCompute, kBackground };
-
 struct Task {
   static constexpr int kNone = -1;
 
   double seconds = 0;
-  Lane lane = Lane::kCompute;
+  bool background = false;
   std::array<int, 3> waits = {kNone, kNone, kNone};  // tokens
   int gives = kNone;                                 // token
   double transit = 0;                                // seconds

@@ -51,8 +51,9 @@ class TimelineDrawing {
   explicit TimelineDrawing(const RunPlan& plan)
       : plan_(plan), flops_(unit_costs(plan.model, plan.config.batch)),
         tensors_touched_(3 + 2.0 * num_states(plan.config.optimizer.type)) {
-    const StepCosts costs{[this](int, std::size_t, const Instruction& i) { return cost(i); }, [](int, int) { return 0.0; }};
-    times_ = simulate(plan.step_programs, costs, plan.step_spec.overlap);
+    const StepCosts costs{[this](int, std::size_t, const Instruction& i) { return cost(i); }, [](int, int) { return 0.0; },
+                          plan.step_spec.overlap};
+    times_ = simulate(plan.step_programs, costs);
     scale_ = (kWidth - kLeft - kRight) / times_.makespan;
     for (const StepProgram& program : plan.step_programs) {
       for (std::size_t at = 0; at < program.instructions.size(); ++at) {

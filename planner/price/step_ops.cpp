@@ -78,7 +78,7 @@ class Builder {
       wait_for_inputs(i, op);
       before_ = &i;
     } else if (i.kind == Kind::kGather || i.kind == Kind::kReduceGradients) {
-      if (in_.overlap == Overlap::kOn) op.stream = StreamOp::Stream::kOverlapped, note_overlapped(i);
+      if (in_.overlap) op.stream = StreamOp::Stream::kOverlapped, note_overlapped(i);
     } else if (i.kind == Kind::kTieExchange && i.peer != in_.program.rank) {
       op.barrier = StreamOp::Barrier::kTie;
     } else if (i.kind == Kind::kGradNorm) {

@@ -50,7 +50,7 @@ struct RankOpsInputs {
   const StepProgram& program;
   const std::vector<std::int32_t>& pass_of;  // by instruction
   const std::vector<double>& pass_seconds;   // by pass
-  Overlap overlap = Overlap::kOn;
+  bool overlap = true;
   const ProgramLoops& loops;  // outlive the call
   Spans spans = Spans::kOn;
 };

@@ -24,7 +24,7 @@ namespace trident {
 // A step before it has prices. One rank stands for each pipeline stage, that of tp 0 and dp 0: the others do as much.
 struct RecordedStep {
   ProcessGrid grid{ParallelDegrees{}};
-  Overlap overlap = Overlap::kOn;
+  bool overlap = true;
   std::vector<StepProgram> programs;  // by pipeline rank
   std::vector<StepRecord> records;    // likewise
 };

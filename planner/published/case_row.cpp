@@ -49,7 +49,7 @@ CaseRow case_row(JsonValue row, std::string_view where) {
 
 constexpr std::array<std::string_view, 3> kTables{"cases", "entries", "rows"};
 constexpr JsonRules kRules{
-    .comments = JsonComments::kRefused, .max_bytes = std::size_t{256} << 20, .max_depth = 64, .blame = ExitCode::kData};
+    .comments = false, .max_bytes = std::size_t{256} << 20, .max_depth = 64, .blame = ExitCode::kData};
 
 // The lines of `text` that are not blank.
 std::vector<std::string_view> lines_of(std::string_view text) {

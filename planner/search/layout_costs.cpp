@@ -278,8 +278,8 @@ RecordedStep LayoutCosts::step(const SearchLayout& layout, int micro_batches, Bu
                                 micro_batches > 0 ? micro_batches : this->micro_batches(layout));
   spec.zero = layout.policy();
   spec.data_parallel = layout.data * layout.context;
-  spec.tie = units_.model().tie_embeddings ? EmbeddingTie::kTied : EmbeddingTie::kUntied;
-  spec.overlap = units_.config().parallel.overlap ? Overlap::kOn : Overlap::kOff;
+  spec.tied = units_.model().tie_embeddings;
+  spec.overlap = units_.config().parallel.overlap;
   const LayoutMemoryInputs memory = memory_inputs(layout);
   for (int unit = 0; unit < units_.num_units(); ++unit) {
     const UnitKind kind = unit == 0 ? UnitKind::kEmbedding : unit + 1 == units_.num_units() ? UnitKind::kHead : UnitKind::kBlock;

@@ -23,7 +23,7 @@ ScheduleFacts make_facts(const ScheduleKey& key, bool early) {
   const int m = ScheduleBook::laid_out(key.pipeline, key.micro_batches);
   spec.schedule = make_schedule(key.kind, key.pipeline, key.chunks, m);
   for (int stage = 0; stage < spec.schedule.num_virtual_stages(); ++stage) spec.units_of_stage.push_back({stage});
-  spec.overlap = early ? Overlap::kOn : Overlap::kOff;
+  spec.overlap = early;
   const std::vector<StepProgram> training = build_step_programs(spec);
   ScheduleFacts facts;
   for (std::size_t rank = 0; rank < training.size(); ++rank) {

@@ -126,7 +126,7 @@ class Reader {
 bool is_study(const JsonValue& file) { return file.is_object() && file.find("study") != nullptr; }
 
 StudySpec read_study(const std::string& file) {
-  const JsonValue root = read_json_file(file, {.comments = JsonComments::kAllowed, .max_depth = 8});
+  const JsonValue root = read_json_file(file, {.comments = true, .max_depth = 8});
   if (!is_study(root)) throw ConfigError(fmt::format("{}: this is no study: it has no member \"study\"", file));
   return Reader(file, root).spec();
 }

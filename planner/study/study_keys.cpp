@@ -80,7 +80,7 @@ std::string varied_path(std::string_view key, std::string_view where) {
     if (key == name) return std::string(path);
   std::vector<std::string_view> ends_so;
   for (const Option& option : option_table())
-    if (key_of(option) == key && option.status == OptionStatus::kSupported) ends_so.push_back(option.path);
+    if (key_of(option) == key && !option.reserved) ends_so.push_back(option.path);
   if (ends_so.size() == 1) return std::string(ends_so.front());
   if (ends_so.size() > 1)
     throw ConfigError(fmt::format("{}: {} may be {}; write the whole path", where, in_quotes(key), fmt::join(ends_so, ", ")));

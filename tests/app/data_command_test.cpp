@@ -88,7 +88,7 @@ TEST_F(DataCommand, InspectPrintsJson) {
   const std::string prefix = prepared({});
   const std::string out = run({"inspect", prefix, "--tokenizer", "gpt2", "--json", "--sequence", "2", "--tokens", "1"});
   EXPECT_EQ(out.find('\n'), out.size() - 1);
-  const JsonValue json = parse_json(out, "out", {.comments = JsonComments::kRefused});
+  const JsonValue json = parse_json(out, "out", {.comments = false});
   const IndexedDataset dataset(prefix);
   const auto integer = [&](const char* key) { return json.find(key)->as_integer(); };
   EXPECT_EQ(json.find("prefix")->as_string(), prefix);

@@ -13,7 +13,7 @@ namespace trident {
 
 inline JsonValue parsed(const std::string& text) {
   return parse_json(text, "a test",
-                    {.comments = JsonComments::kRefused, .max_bytes = 1 << 24, .max_depth = 16, .blame = ExitCode::kInternal});
+                    {.comments = false, .max_bytes = 1 << 24, .max_depth = 16, .blame = ExitCode::kInternal});
 }
 
 // NaN, and a failed expectation, where there is none.

@@ -19,7 +19,7 @@ class RowsOfThisProgram : public ::testing::Test {
   static JsonValue answer_of(const ProgramOutcome& done) {
     EXPECT_EQ(done.exit_code, 0) << done.err;
     return parse_json(done.out, "a test",
-                      {.comments = JsonComments::kRefused, .max_bytes = 1 << 24, .max_depth = 16, .blame = ExitCode::kInternal});
+                      {.comments = false, .max_bytes = 1 << 24, .max_depth = 16, .blame = ExitCode::kInternal});
   }
   std::string file(const std::string& name, const std::string& text) const {
     write_file(place_ / name, text);

@@ -105,8 +105,9 @@ TEST_P(StepPriceOf, RunsAsTheStepSimulatorDoes) {
                             const auto sends = [dst](const Instruction& i) { return i.is_send() && i.peer == dst; };
                             const auto at = std::find_if(sender.begin(), sender.end(), sends) - sender.begin();
                             return seconds(static_cast<std::size_t>(src), static_cast<std::size_t>(at));
-                          }};
-    const StepTimeline timeline = simulate(plan.step_programs, costs, plan.step_spec.overlap);
+                          },
+                          plan.step_spec.overlap};
+    const StepTimeline timeline = simulate(plan.step_programs, costs);
     const double near = 1e-11 * timeline.makespan;
     double outside = 0;
     for (std::size_t rank = 0; rank < plan.step_programs.size(); ++rank) {

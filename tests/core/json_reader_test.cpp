@@ -54,7 +54,7 @@ TEST(JsonReader, CommentsAreReadWhereAllowed) {
   const std::string text = "// head\n{ /* in */ \"a\": 1 } // tail";
   EXPECT_EQ(parse_json(text, "f").find("a")->as_integer(), 1);
   JsonRules strict;
-  strict.comments = JsonComments::kRefused;
+  strict.comments = false;
   EXPECT_NE(refusal(text, strict), "no error");
 }
 
@@ -174,7 +174,7 @@ TEST(JsonScanner, SkipsWhatNobodyTakes) {
   std::string text = "{\"a\": [";
   for (int i = 0; i < 1000000; ++i) text += "0,";
   text += "{}], \"b\": \"\\ud83dx\"}";
-  JsonRules rules{.max_bytes = text.size(), .max_values = 1, .surrogates = LoneSurrogates::kReplaced};
+  JsonRules rules{.max_bytes = text.size(), .max_values = 1, .replaces_surrogates = true};
   JsonScanner scanner(text, "f", rules);
   std::string found;
   scanner.members([&](const std::string& key) {
@@ -323,7 +323,7 @@ bool same_value(const JsonValue& ours, const nlohmann::json& theirs) {
 // Nothing where the text is refused for what the library takes: a key twice, or nesting.
 std::optional<bool> agree_on(std::string_view text, bool comments) {
   JsonRules rules;
-  rules.comments = comments ? JsonComments::kAllowed : JsonComments::kRefused;
+  rules.comments = comments;
   const nlohmann::json theirs = nlohmann::json::parse(text, nullptr, false, comments);
   try {
     const JsonValue ours = parse_json(text, "f", rules);

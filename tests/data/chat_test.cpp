@@ -19,7 +19,7 @@
 namespace trident {
 namespace {
 
-constexpr JsonRules kRules{.comments = JsonComments::kRefused, .blame = ExitCode::kData};
+constexpr JsonRules kRules{.comments = false, .blame = ExitCode::kData};
 
 JsonValue json(std::string_view text) { return parse_json(text, "x.jsonl", kRules); }
 

@@ -24,9 +24,9 @@ constexpr std::int64_t kLongest = 256;  // of a line: inputs of the fuzzer pass 
 // is passed over where nobody asks for it.
 bool is_read_as(const RawDocument& line, const std::optional<JsonLineText>& read) {
   try {
-    const JsonValue value = parse_json(line.bytes, "x.jsonl", {.comments = JsonComments::kRefused,
+    const JsonValue value = parse_json(line.bytes, "x.jsonl", {.comments = false,
                                                                .blame = ExitCode::kData,
-                                                               .surrogates = LoneSurrogates::kReplaced,
+                                                               .replaces_surrogates = true,
                                                                .first_line = line.line});
     const JsonValue* const found = value.find("text");
     if (found != nullptr && found->is_array()) {
@@ -98,7 +98,7 @@ bool chat_template(std::string_view input) {
   bool accepted = false;
   accepts([&] {
     const ChatTemplate chat = ChatTemplate::parse(parts[0], "x.jinja");
-    const JsonRules rules{.comments = JsonComments::kRefused, .blame = ExitCode::kData};
+    const JsonRules rules{.comments = false, .blame = ExitCode::kData};
     const Conversation row = read_conversation(parse_json(parts[1], "x.jsonl", rules), "x.jsonl");
     if (row.messages.is_null()) return;  // texts are not rendered
     for (const LossKind kind : {LossKind::kAssistant, LossKind::kCompletion, LossKind::kAll, LossKind::kLast})

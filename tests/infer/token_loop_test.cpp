@@ -57,7 +57,7 @@ std::vector<Continuation> run_ranks(const ModelConfig& config, const testing::Lo
     const std::vector<UnitParams> params = stage.unit_params();
     ParamStoreConfig of_store;
     of_store.compute = ranks.compute;
-    of_store.stored = StoredParams::kWeights;
+    of_store.trains = false;
     ParamStore store(of_store, params, context, plan);
     arena = std::make_unique<Arena>(plan, device.allocate(plan.total_bytes(), "arena"));
     store.bind(*arena);

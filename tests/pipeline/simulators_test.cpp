@@ -31,12 +31,12 @@ TEST(MessageOrder, ReceivesAreInTheOrderOfTheirSends) {
     for (int p = 2; p <= 4; ++p) {
       const Schedule schedule = make_interleaved(p, 3, 2 * p);
       const auto woven = weave_messages(schedule, posting);
-      std::map<std::tuple<int, int, MessageKind>, std::vector<Message>> sent, received;  // by channel
+      std::map<std::tuple<int, int, bool>, std::vector<Message>> sent, received;  // by channel
       for (const auto& items : woven)
         for (const auto& item : items) {
           if (item.kind == WovenItem::Kind::kAction) continue;
           auto& list = item.kind == WovenItem::Kind::kSend ? sent : received;
-          list[{source_rank(schedule, item.message), destination_rank(schedule, item.message), item.message.kind}].push_back(
+          list[{source_rank(schedule, item.message), destination_rank(schedule, item.message), item.message.is_gradient}].push_back(
               item.message);
         }
       EXPECT_EQ(sent, received);
@@ -132,8 +132,8 @@ TEST(StepSimulator, AgreesWithTheScheduleSimulator) {
   for (const double message : {0.0, 0.75})
     for (const Schedule& schedule : {make_gpipe(4, 6), make_1f1b(4, 6), make_interleaved(4, 2, 8), make_1f1b(1, 3)})
       for (const ZeroPreset preset : kAllPresets) {
-        const StepProgramSpec spec = small_spec(schedule, preset, EmbeddingTie::kTied, 2);
-        const StepTimeline step = simulate(build_step_programs(spec), equal_stages(spec, message), Overlap::kOn);
+        const StepProgramSpec spec = small_spec(schedule, preset, kTied, 2);
+        const StepTimeline step = simulate(build_step_programs(spec), equal_stages(spec, message));
         const ScheduleTimeline expected = simulate(schedule, uniform_costs(2, 2, 2, message));
         EXPECT_DOUBLE_EQ(step.makespan, expected.makespan);
         EXPECT_DOUBLE_EQ(step.bubble_over_ideal(), expected.bubble_over_ideal());
@@ -145,10 +145,11 @@ TEST(StepSimulator, AgreesWithTheScheduleSimulator) {
 TEST(StepSimulator, OverlapHidesGathersBehindComputes) {
   StepProgramSpec spec = small_spec(make_1f1b(1, 1), ZeroPreset::kZero3);
   const double compute = 3 * 1 + 3 * 2;
-  spec.overlap = Overlap::kOff;
-  EXPECT_DOUBLE_EQ(simulate(build_step_programs(spec), costs(0.5), Overlap::kOff).makespan, compute + 5 * 0.5 + 3 * 0.5);
-  spec.overlap = Overlap::kOn;
-  const StepTimeline overlapped = simulate(build_step_programs(spec), costs(0.5), Overlap::kOn);
+  StepCosts half = costs(0.5);
+  spec.overlap = half.overlap = false;
+  EXPECT_DOUBLE_EQ(simulate(build_step_programs(spec), half).makespan, compute + 5 * 0.5 + 3 * 0.5);
+  spec.overlap = true;
+  const StepTimeline overlapped = simulate(build_step_programs(spec), costs(0.5));
   EXPECT_LT(overlapped.makespan, compute + 3 * 0.5);
   EXPECT_GE(overlapped.makespan, compute + 2 * 0.5);
   EXPECT_DOUBLE_EQ(overlapped.compute[0], compute);
@@ -163,20 +164,20 @@ TEST(StepSimulator, ASlowReductionHoldsUpTheNextUseOfItsBuffer) {
                           },
                           [](int, int) { return 0.0; }};
   // Backwards of head, block, embedding; the third shares its buffer with the first: 1 + 10 (reduce) + 1, then two more reductions.
-  EXPECT_DOUBLE_EQ(simulate(build_step_programs(spec), slow, Overlap::kOn).pipeline_span, 12);
+  EXPECT_DOUBLE_EQ(simulate(build_step_programs(spec), slow).pipeline_span, 12);
 }
 
 TEST(StepSimulator, ProgramsThatBlockAreRefused) {
   auto programs = build_step_programs(small_spec(make_1f1b(2, 1), ZeroPreset::kZero1));
   std::erase_if(programs[0].instructions, [](const Instruction& i) { return i.kind == InstructionKind::kSendActivation; });
-  EXPECT_THROW(simulate(programs, costs(), Overlap::kOn), InternalError);
+  EXPECT_THROW(simulate(programs, costs()), InternalError);
 }
 
 TEST(TaskEngine, BackgroundTasksQueueAndTheRankGoesOn) {
   Task compute, background, reader;
   compute.seconds = 1;
   background.seconds = 3;
-  background.lane = Lane::kBackground;
+  background.background = true;
   background.gives = 0;
   reader = compute;
   reader.waits[0] = 0;
@@ -192,7 +193,7 @@ TEST(TaskEngine, BarrierStartsWithTheLastAndDrainsTheBackground) {
   Task compute, background, barrier;
   compute.seconds = 1;
   background.seconds = 5;
-  background.lane = Lane::kBackground;
+  background.background = true;
   barrier.barrier = 0;
   barrier.seconds = 2;
   const TaskTimeline t = run_tasks({{compute, barrier}, {background, barrier}, {barrier}}, 0, {3});

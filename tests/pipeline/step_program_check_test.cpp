@@ -25,7 +25,7 @@ class StepProgramCheck : public ::testing::Test {
   using enum InstructionKind;
 
   // zero3, interleaved, tied: every kind of instruction but the final gather.
-  StepProgramSpec spec_ = small_spec(make_interleaved(2, 2, 2), ZeroPreset::kZero3, EmbeddingTie::kTied);
+  StepProgramSpec spec_ = small_spec(make_interleaved(2, 2, 2), ZeroPreset::kZero3, kTied);
   Programs programs_ = build_step_programs(spec_);
 
   // The place of the `nth` instruction of `kind` on `rank`.
@@ -134,7 +134,7 @@ TEST_F(StepProgramCheck, ReductionsHaveOnePlaceEach) {
   });
   expect_fault("the last reduction follows the last micro-batch", [&] { find(0, kReduceGradients)->flags = 0; });
   spec_ = small_spec(make_1f1b(1, 1), ZeroPreset::kZero2);
-  spec_.overlap = Overlap::kOff;  // one gradient buffer
+  spec_.overlap = false;  // one gradient buffer
   expect_fault("its gradient buffer holds an unreduced gradient", [&] {
     const auto reduce = find(0, kReduceGradients);
     std::iter_swap(reduce, reduce + 1);  // after the backward of the next unit
@@ -189,7 +189,7 @@ TEST_F(StepProgramCheck, ProgramsBelongToTheirRanks) {
 // No instruction is redundant: whatever is dropped or doubled, the checker objects.
 TEST_F(StepProgramCheck, NothingCanBeDroppedOrDoubled) {
   for (const ZeroPreset preset : kAllPresets) {
-    const StepProgramSpec spec = small_spec(make_interleaved(2, 2, 2), preset, EmbeddingTie::kTied);
+    const StepProgramSpec spec = small_spec(make_interleaved(2, 2, 2), preset, kTied);
     const Programs good = build_step_programs(spec);
     for (std::size_t rank = 0; rank < good.size(); ++rank)
       for (std::size_t at = 0; at < good[rank].instructions.size(); ++at) {
@@ -207,7 +207,7 @@ TEST_F(StepProgramCheck, NothingCanBeDroppedOrDoubled) {
 // Every number in an instruction matters.
 TEST_F(StepProgramCheck, RandomFieldMutantsAreRejected) {
   std::mt19937 random(3);
-  spec_.overlap = Overlap::kOff;
+  spec_.overlap = false;
   programs_ = build_step_programs(spec_);
   int mutants = 0;
   for (int trial = 0; trial < 4000; ++trial) {
@@ -227,7 +227,7 @@ TEST_F(StepProgramCheck, RandomFieldMutantsAreRejected) {
 
 // Neighbours that concern one unit (its gather and compute, compute and free, backward and reduction) have one order.
 TEST_F(StepProgramCheck, SwappedNeighboursAreRejectedWhereOneNeedsTheOther) {
-  spec_.overlap = Overlap::kOff;
+  spec_.overlap = false;
   programs_ = build_step_programs(spec_);
   for (std::size_t rank = 0; rank < programs_.size(); ++rank)
     for (std::size_t at = 0; at + 1 < programs_[rank].instructions.size(); ++at) {

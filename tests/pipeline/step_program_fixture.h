@@ -18,8 +18,10 @@
 
 namespace trident {
 
+inline constexpr bool kUntied = false, kTied = true;
+
 // `blocks_per_stage` equal blocks on each virtual stage.
-inline StepProgramSpec small_spec(const Schedule& schedule, ZeroPreset preset, EmbeddingTie tie = EmbeddingTie::kUntied,
+inline StepProgramSpec small_spec(const Schedule& schedule, ZeroPreset preset, bool tied = kUntied,
                                   int blocks_per_stage = 1) {
   StepProgramSpec spec;
   spec.schedule = schedule;
@@ -28,7 +30,7 @@ inline StepProgramSpec small_spec(const Schedule& schedule, ZeroPreset preset, E
       partition_explicit(layers, blocks_per_stage * schedule.num_virtual_stages(), schedule.num_ranks, schedule.num_chunks);
   spec.zero = policy_of(preset);
   spec.data_parallel = 2;
-  spec.tie = tie;
+  spec.tied = tied;
   return spec;
 }
 

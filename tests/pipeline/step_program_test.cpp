@@ -65,9 +65,9 @@ int count(const StepProgram& program, InstructionKind kind) {
 TEST(StepProgram, CheckerAcceptsEverythingTheBuilderMakes) {
   for (const Schedule& schedule : small_schedules())
     for (const ZeroPreset preset : kAllPresets)
-      for (const EmbeddingTie tie : {EmbeddingTie::kUntied, EmbeddingTie::kTied})
-        for (const Overlap overlap : {Overlap::kOff, Overlap::kOn}) {
-          StepProgramSpec spec = small_spec(schedule, preset, tie, 2);
+      for (const bool tied : {false, true})
+        for (const bool overlap : {false, true}) {
+          StepProgramSpec spec = small_spec(schedule, preset, tied, 2);
           spec.overlap = overlap;
           const auto programs = build_step_programs(spec);
           ASSERT_NO_THROW(check_step_programs(programs, spec)) << to_text(schedule) << to_text(programs);
@@ -79,7 +79,7 @@ TEST(StepProgram, EveryOverrideIsLegalWithEveryPreset) {
     for (const int every : {0, 1, 2, 3, 7})
       for (const ParamGather gather : {ParamGather::kResident, ParamGather::kPerMicroBatch, ParamGather::kPerUse})
         for (const int data_parallel : {1, 3}) {
-          StepProgramSpec spec = small_spec(make_interleaved(2, 2, 4), preset, EmbeddingTie::kTied);
+          StepProgramSpec spec = small_spec(make_interleaved(2, 2, 4), preset, kTied);
           spec.zero.grad_sync_every = every;
           spec.zero.param_gather = gather;
           spec.data_parallel = data_parallel;
@@ -92,7 +92,7 @@ TEST(StepProgram, EveryOverrideIsLegalWithEveryPreset) {
 
 TEST(StepProgram, ProgramsAtTheLargeEndOfThePropertyRange) {
   for (const Schedule& schedule : {make_interleaved(8, 4, 16), make_1f1b(8, 16), make_gpipe(8, 16)}) {
-    const StepProgramSpec spec = small_spec(schedule, ZeroPreset::kZero3, EmbeddingTie::kTied);
+    const StepProgramSpec spec = small_spec(schedule, ZeroPreset::kZero3, kTied);
     EXPECT_NO_THROW(check_step_programs(build_step_programs(spec), spec));
   }
 }
@@ -113,7 +113,7 @@ TEST(StepProgram, DdpGathersNothing) {
 
 // The hardest small case, in full.
 TEST(StepProgram, InterleavedZero3WithATieIsWrittenOut) {
-  const auto programs = build_step_programs(small_spec(make_interleaved(2, 2, 2), ZeroPreset::kZero3, EmbeddingTie::kTied));
+  const auto programs = build_step_programs(small_spec(make_interleaved(2, 2, 2), ZeroPreset::kZero3, kTied));
   EXPECT_EQ('\n' + to_text(programs), R"(
 rank 0: gather(u0)@0 gather(u1)@1 F(u0,m0)@0 free(u0)@0 gather(u0)@0 F(u1,m0)@1 free(u1)@1 send_act(s0,m0)>1 gather(u1)@1
         F(u0,m1)@0 free(u0)@0 gather(u3)@0 F(u1,m1)@1 free(u1)@1 send_act(s0,m1)>1 recv_act(s2,m0)<1@0 F(u3,m0)@0
@@ -156,26 +156,26 @@ TEST(StepProgram, GathersPerStepAreThoseOfTheFormulas) {
 
 // With a block for every unit a region has as many as are alive at once.
 TEST(StepProgram, RegionsAreWhatTheLivenessNeeds) {
-  const auto program = [](ZeroPreset preset, Overlap overlap, int blocks) {
-    StepProgramSpec spec = small_spec(make_1f1b(1, 3), preset, EmbeddingTie::kUntied, blocks);
+  const auto program = [](ZeroPreset preset, bool overlap, int blocks) {
+    StepProgramSpec spec = small_spec(make_1f1b(1, 3), preset, kUntied, blocks);
     spec.overlap = overlap;
     return build_step_programs(spec).front();
   };
-  const auto gathered = [&](ZeroPreset preset, Overlap overlap) { return program(preset, overlap, 4).gather_bytes / kPlaceBytes; };
-  const auto gradients = [&](ZeroPreset preset, Overlap overlap) { return program(preset, overlap, 4).grad_bytes / kPlaceBytes; };
-  EXPECT_EQ(gathered(ZeroPreset::kZero3, Overlap::kOff), 1);
-  EXPECT_EQ(gathered(ZeroPreset::kZero3, Overlap::kOn), 2);
-  EXPECT_EQ(gathered(ZeroPreset::kShardGradOp, Overlap::kOff), 6);  // all units of a micro-batch in flight
-  EXPECT_EQ(gathered(ZeroPreset::kShardGradOp, Overlap::kOn), 6);
-  EXPECT_EQ(gathered(ZeroPreset::kZero1, Overlap::kOn), 0);
-  EXPECT_EQ(gradients(ZeroPreset::kZero2, Overlap::kOff), 1);
-  EXPECT_EQ(gradients(ZeroPreset::kZero2, Overlap::kOn), 2);
-  EXPECT_EQ(gradients(ZeroPreset::kZero1, Overlap::kOn), 0);
+  const auto gathered = [&](ZeroPreset preset, bool overlap) { return program(preset, overlap, 4).gather_bytes / kPlaceBytes; };
+  const auto gradients = [&](ZeroPreset preset, bool overlap) { return program(preset, overlap, 4).grad_bytes / kPlaceBytes; };
+  EXPECT_EQ(gathered(ZeroPreset::kZero3, false), 1);
+  EXPECT_EQ(gathered(ZeroPreset::kZero3, true), 2);
+  EXPECT_EQ(gathered(ZeroPreset::kShardGradOp, false), 6);  // all units of a micro-batch in flight
+  EXPECT_EQ(gathered(ZeroPreset::kShardGradOp, true), 6);
+  EXPECT_EQ(gathered(ZeroPreset::kZero1, true), 0);
+  EXPECT_EQ(gradients(ZeroPreset::kZero2, false), 1);
+  EXPECT_EQ(gradients(ZeroPreset::kZero2, true), 2);
+  EXPECT_EQ(gradients(ZeroPreset::kZero1, true), 0);
 }
 
 // Sizes by unit, in blocks; half of each unit is this rank's shard.
 StepProgramSpec sized_spec(const Schedule& schedule, ZeroPreset preset, int blocks_per_stage, const std::vector<int>& sizes) {
-  StepProgramSpec spec = small_spec(schedule, preset, EmbeddingTie::kUntied, blocks_per_stage);
+  StepProgramSpec spec = small_spec(schedule, preset, kUntied, blocks_per_stage);
   for (const int n : sizes) {
     const std::int64_t bytes = n * kPlaceBytes;
     spec.unit_bytes.push_back({.gathered = bytes, .gradients = 2 * bytes, .resident = bytes, .shard = bytes / 2});
@@ -239,7 +239,7 @@ TEST(StepProgram, ActivationSlotsFollowTheInFlightCount) {
 
 TEST(StepProgram, EvaluationReducesAndStepsNothing) {
   for (const ZeroPreset preset : kAllPresets)
-    for (const StepProgram& program : build_step_programs(small_spec(make_forward_only(2, 2, 3), preset, EmbeddingTie::kTied))) {
+    for (const StepProgram& program : build_step_programs(small_spec(make_forward_only(2, 2, 3), preset, kTied))) {
       for (const InstructionKind kind : {InstructionKind::kReduceGradients, InstructionKind::kTieExchange,
                                          InstructionKind::kGradNorm, InstructionKind::kOptimizerStep})
         EXPECT_EQ(count(program, kind), 0);
@@ -260,7 +260,7 @@ TEST(StepProgram, SyncWindows) {
 }
 
 TEST(StepProgram, TieWithinOneRankIsLocal) {
-  const auto programs = build_step_programs(small_spec(make_1f1b(1, 1), ZeroPreset::kZero1, EmbeddingTie::kTied));
+  const auto programs = build_step_programs(small_spec(make_1f1b(1, 1), ZeroPreset::kZero1, kTied));
   const auto& list = programs.front().instructions;
   const auto tie =
       std::find_if(list.begin(), list.end(), [](const Instruction& i) { return i.kind == InstructionKind::kTieExchange; });
@@ -315,7 +315,7 @@ TEST(StepProgram, KeptSlotsLastFromInputToWeightGradients) {
 TEST(StepProgram, WeightGradientsGatherWhatTheyRead) {
   StepProgramSpec spec = small_spec(testing::gpipe_with_weights_last(1, 2), ZeroPreset::kZero3);
   spec.zero.grad_sync_every = 0;
-  spec.overlap = Overlap::kOff;
+  spec.overlap = false;
   const auto of_unit_1 = [&] {
     const auto programs = build_step_programs(spec);
     check_step_programs(programs, spec);

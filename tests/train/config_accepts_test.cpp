@@ -248,7 +248,7 @@ TEST(ConfigAccepts, NullForKeysOfDocuments) {
 
 TEST(ConfigAccepts, NeutralValuesOfReservedKeys) {
   for (const Option& option : option_table()) {
-    if (option.status != OptionStatus::kReserved) continue;
+    if (!option.reserved) continue;
     for (const char* neutral : {"null", "false", "0"})
       EXPECT_EQ(refusal({std::string(option.path) + "=" + neutral}), "accepted") << option.path << " = " << neutral;
     if (!option.fallback.empty()) {
@@ -294,7 +294,7 @@ TEST(ConfigAccepts, ResolvedHasEveryKeyOfTheTable) {
 // Whatever legal value a supported key is given is what the typed configuration says afterwards: no key is dropped on the way.
 TEST(ConfigAccepts, EverySupportedKeyReachesTheTypedConfiguration) {
   for (const Option& option : option_table()) {
-    if (option.status == OptionStatus::kReserved || option.path == "$schema" || block_of(option) == kModelBlock) continue;
+    if (option.reserved || option.path == "$schema" || block_of(option) == kModelBlock) continue;
     std::string value;
     if (takes(option.takes, Takes::kBool)) value = option.fallback == "true" ? "false" : "true";
     else if (takes(option.takes, Takes::kInteger)) value = "2";

@@ -282,7 +282,7 @@ TEST(ConfigDocs, HelpOfOneKeyShowsALegalSetting) {
     EXPECT_EQ(text.rfind(std::string(option.path) + ": ", 0), 0u) << text;
     expect_parts(text, {"  default    "});
     const auto at = text.find("--set ");
-    EXPECT_EQ(at == std::string::npos, option.status == OptionStatus::kReserved) << text;
+    EXPECT_EQ(at == std::string::npos, option.reserved) << text;
     if (at == std::string::npos) continue;
     std::string setting = text.substr(at + 6, text.find('\n', at) - at - 6);
     if (setting.front() == '\'') setting = setting.substr(1, setting.size() - 2);  // for a shell

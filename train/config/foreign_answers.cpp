@@ -203,7 +203,7 @@ std::string answer_text(const ForeignAnswer& answer, const std::string& with_key
   const ForeignKey& row = *answer.row;
   if (is_command(row.to)) return fmt::format("see {}{}", row.to, answer.note.empty() ? "" : fmt::format(" ({})", answer.note));
   if (const Option* const option = find_option(answer.key)) {
-    if (option->status == OptionStatus::kReserved)
+    if (option->reserved)
       return fmt::format("its key {} is not built yet{}", answer.key, row.note.empty() ? "" : fmt::format(" ({})", row.note));
     for (const ReservedValue& reserved : option->reserved_values)
       if (in_quotes(reserved.value) == answer.value) return fmt::format("{} = {}: {}", answer.key, answer.value, reserved.remedy);

@@ -85,7 +85,7 @@ class Checker {
 
   JsonValue run() const {
     refuse_reserved_value();
-    if (option_.status == OptionStatus::kReserved) return neutral_or_refused();
+    if (option_.reserved) return neutral_or_refused();
     return in_form();
   }
 
@@ -290,7 +290,7 @@ bool needs_block(const Option& option) { return block_of(option) == "offload" ||
 
 // Whether the option can have that value; null: any.
 bool may_be(const Option& option, const JsonValue& value) {
-  if (value.is_null() || option.status == OptionStatus::kReserved) return true;
+  if (value.is_null() || option.reserved) return true;
   try {
     checked_value(option, value, "");
     return true;

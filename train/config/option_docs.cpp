@@ -21,7 +21,7 @@ std::string unit_text(const Option& option) { return option.unit.empty() ? "" : 
 
 // "not built yet: cuda (use ...)" or "" .
 std::string reserved_text(const Option& option) {
-  if (option.status == OptionStatus::kReserved) return " Reserved: not built yet.";
+  if (option.reserved) return " Reserved: not built yet.";
   std::string text;
   for (const ReservedValue& value : option.reserved_values)
     text += fmt::format("{}{}", text.empty() ? " Not built: " : ", ", in_quotes(value.value));
@@ -149,7 +149,7 @@ JsonValue option_schema(const Option& option) {
   JsonValue schema;
   JsonValue::Array any = alternatives(option);
   // A reserved option takes its neutral values only.
-  if (option.status == OptionStatus::kReserved) {
+  if (option.reserved) {
     JsonValue::Array values{JsonValue{}, false, 0, default_value(option)};
     for (const std::string_view neutral : option.neutral) values.push_back(parse_json(neutral, option.path));
     JsonValue::Array distinct;
@@ -316,9 +316,9 @@ std::string option_help(std::string_view name, std::size_t width) {
   for (const Alias& alias : option->aliases) field("also", fmt::format("{} = {}", alias.written, alias.means));
   for (const ReservedValue& value : option->reserved_values)
     field("refused", fmt::format("{}: {}", in_quotes(value.value), value.remedy));
-  if (option->status == OptionStatus::kReserved) field("status", "not built yet: values that ask for it are refused");
+  if (option->reserved) field("status", "not built yet: values that ask for it are refused");
   field("elsewhere", fmt::format("{}", fmt::join(option->aka, ", ")));
-  if (option->status == OptionStatus::kReserved) return out;
+  if (option->reserved) return out;
   const std::string sample = sample_value(*option);
   field("setting", fmt::format("--set {}", for_shell(fmt::format("{}={}", option->path, without_quotes(sample)))));
   const std::string pair = fmt::format("{}: {}", in_quotes(key_of(*option)), sample);

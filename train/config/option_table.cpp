@@ -14,7 +14,6 @@ constexpr Range kPositive{0, kInf, Range::Ends::kOpenLow};
 constexpr Range kDegree{1, 65536};
 constexpr Range kCount{1, 2147483647};  // products of two fit 64 bits
 constexpr Range kProbability{0, 1, Range::Ends::kOpenHigh};
-constexpr OptionStatus kReserved = OptionStatus::kReserved;
 constexpr std::string_view kNoFp8 = "8 bits and fewer (precision.fp8) are not built yet; use bf16";
 
 using enum Takes;
@@ -93,13 +92,13 @@ std::vector<Option> model_options() {
        .aka = {"hidden_dropout"}},
       {.path = "model.quantize.type", .takes = kNull | kString, .fallback = "null",
        .doc = "Format of the frozen weights of linear layers; null: precision.compute.", .choices = {"nf4", "fp4"},
-       .status = kReserved},
+       .reserved = true},
       {.path = "model.quantize.block", .takes = kInteger, .fallback = "64", .doc = "Weights that share a scale.", .range = kFromOne,
-       .status = kReserved},
+       .reserved = true},
       {.path = "model.quantize.double", .takes = kBool, .fallback = "false", .doc = "Quantize the scales, too.",
-       .status = kReserved},
+       .reserved = true},
       {.path = "model.quantize.skip", .takes = kString | kTexts, .fallback = "[]", .doc = "Modules that stay in precision.compute.",
-       .status = kReserved},
+       .reserved = true},
   };
 }
 
@@ -119,7 +118,7 @@ std::vector<Option> parallel_options() {
       {.path = "parallel.tensor", .takes = kInteger, .fallback = "1", .doc = "Tensor-parallel degree.", .range = kDegree,
        .aka = {"tp", "tensor_model_parallel_size", "tensor_parallel_degree"}},
       {.path = "parallel.context", .takes = kNull | kInteger, .fallback = "1", .doc = "Context-parallel degree.", .range = {0, 65536},
-       .status = kReserved, .aka = {"cp", "context_parallel_size"}},
+       .reserved = true, .aka = {"cp", "context_parallel_size"}},
       {.path = "parallel.virtual_stages", .takes = kInteger, .fallback = "1", .doc = "Model chunks per pipeline rank; more than one needs the interleaved schedule.",
        .range = {1, 1024}, .aka = {"virtual_pipeline_model_parallel_size", "vpp"}},
       {.path = "parallel.schedule", .takes = kString, .fallback = "\"1f1b\"", .doc = "Order of forward and backward passes over the stages.",
@@ -149,33 +148,33 @@ std::vector<Option> parallel_options() {
        .aka = {"reduce_bucket_size", "bucket_size"}},
       {.path = "parallel.shard_group", .takes = kNull | kInteger | kString, .fallback = "null",
        .doc = "Data-parallel ranks that share one copy of the state (hybrid sharding), a number or node; null: all of them.",
-       .range = kDegree, .choices = {"node"}, .status = kReserved},
+       .range = kDegree, .choices = {"node"}, .reserved = true},
       {.path = "parallel.secondary_shards", .takes = kNull | kInteger | kString, .fallback = "null",
        .doc = "Ranks that share a second copy of the weights, from which the backward pass gathers (hpZ), a number or node.",
-       .range = kDegree, .choices = {"node"}, .status = kReserved},
+       .range = kDegree, .choices = {"node"}, .reserved = true},
       {.path = "parallel.quantized_weights", .takes = kBool, .fallback = "false",
-       .doc = "Gather weights in 8 bits (qwZ of ZeRO++).", .status = kReserved},
+       .doc = "Gather weights in 8 bits (qwZ of ZeRO++).", .reserved = true},
       {.path = "parallel.quantized_gradients", .takes = kBool | kInteger, .fallback = "false",
-       .doc = "Reduce gradients in 4 or 8 bits (qgZ of ZeRO++); true: 4.", .range = {4, 8}, .status = kReserved},
+       .doc = "Reduce gradients in 4 or 8 bits (qgZ of ZeRO++); true: 4.", .range = {4, 8}, .reserved = true},
       {.path = "parallel.tensor_overlap", .takes = kString, .fallback = "\"off\"",
        .doc = "What is computed while a layer's tensor-parallel collectives are under way.",
-       .choices = {"off", "weight_gradients", "chunked"}, .status = kReserved},
+       .choices = {"off", "weight_gradients", "chunked"}, .reserved = true},
       {.path = "offload.optimizer", .takes = kString, .fallback = "\"none\"",
        .doc = "Where optimizer states and master weights stay.",
-       .choices = {"none", "host", "disk"}, .aliases = {{"cpu", "host"}, {"nvme", "disk"}}, .status = kReserved},
+       .choices = {"none", "host", "disk"}, .aliases = {{"cpu", "host"}, {"nvme", "disk"}}, .reserved = true},
       {.path = "offload.parameters", .takes = kString, .fallback = "\"none\"", .doc = "Where working weights stay.",
-       .choices = {"none", "host", "disk"}, .aliases = {{"cpu", "host"}, {"nvme", "disk"}}, .status = kReserved},
+       .choices = {"none", "host", "disk"}, .aliases = {{"cpu", "host"}, {"nvme", "disk"}}, .reserved = true},
       {.path = "offload.gradients", .takes = kString, .fallback = "\"none\"", .doc = "Where reduced gradients stay.",
-       .choices = {"none", "host", "disk"}, .aliases = {{"cpu", "host"}, {"nvme", "disk"}}, .status = kReserved},
+       .choices = {"none", "host", "disk"}, .aliases = {{"cpu", "host"}, {"nvme", "disk"}}, .reserved = true},
       {.path = "offload.activations", .takes = kString, .fallback = "\"none\"",
        .doc = "Where the inputs of blocks stay until their backward pass.",
-       .choices = {"none", "host", "disk"}, .aliases = {{"cpu", "host"}, {"nvme", "disk"}}, .status = kReserved},
+       .choices = {"none", "host", "disk"}, .aliases = {{"cpu", "host"}, {"nvme", "disk"}}, .reserved = true},
       {.path = "offload.path", .takes = kNull | kString, .fallback = "null",
-       .doc = "Folder on a disk of this machine, for what stays there.", .status = kReserved},
+       .doc = "Folder on a disk of this machine, for what stays there.", .reserved = true},
       {.path = "offload.depth", .takes = kInteger, .fallback = "2", .doc = "Units that are fetched ahead.", .range = kFromOne,
-       .status = kReserved},
+       .reserved = true},
       {.path = "offload.direct", .takes = kBool, .fallback = "true", .doc = "Read and write the disk past the page cache.",
-       .status = kReserved},
+       .reserved = true},
   };
 }
 
@@ -254,7 +253,7 @@ std::vector<Option> number_options() {
        .aka = {"bf16_stochastic_round"}},
       {.path = "precision.fp8", .takes = kBool | kString, .fallback = "false",
        .doc = "Products of linear layers in 8-bit floating point, by one of torchao's recipes; true: tensorwise.",
-       .choices = {"tensorwise", "rowwise", "rowwise_with_gw_hp", "mxfp8"}, .status = kReserved},
+       .choices = {"tensorwise", "rowwise", "rowwise_with_gw_hp", "mxfp8"}, .reserved = true},
       {.path = "recompute.policy", .takes = kString, .fallback = "\"none\"", .doc = "none, attention only (selective), or whole blocks (full).",
        .choices = {"none", "selective", "full"}, .aka = {"recompute_granularity", "activation_checkpointing"}},
       {.path = "recompute.head_chunk", .takes = kInteger, .fallback = "0",

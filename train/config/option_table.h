@@ -41,8 +41,6 @@ struct Range {
   enum class Ends : std::uint8_t { kClosed, kOpenLow, kOpenHigh } ends = Ends::kClosed;  // the open end itself is not allowed
 };
 
-enum class OptionStatus : std::uint8_t { kSupported, kReserved };
-
 // A value that is planned and refused by name, and what to do instead.
 struct ReservedValue {
   std::string_view value;
@@ -64,7 +62,7 @@ struct Option {
   std::vector<Alias> aliases = {};             // other spellings of choices
   std::vector<ReservedValue> reserved_values = {};
   std::string_view unit = {};
-  OptionStatus status = OptionStatus::kSupported;
+  bool reserved = false;  // not built yet
   std::vector<std::string_view> neutral = {};  // of a reserved option, as JSON texts, besides null, false, 0 and the default
   TextForm form = TextForm::kAny;
   std::vector<std::string_view> aka = {};      // what users of other systems call it; for the nearest-key hint only

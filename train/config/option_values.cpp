@@ -198,7 +198,7 @@ void OptionValues::take_setting(std::string_view setting) {
     const bool null_meant = value.is_null() && takes(option->takes, Takes::kNull);
     if (path == "adapter.type" && null_meant) return leave_out_adapter();
     if (!value.is_null()) replace_same_of_files(path);
-    const bool reserved = option->status == OptionStatus::kReserved;  // its neutral values stay what they are
+    const bool reserved = option->reserved;  // its neutral values stay what they are
     if (only_text && !reserved && !value.is_string() && !null_meant) value = JsonValue(text);
     return take_option(*option, value, kWhere, std::string(kSettingOrigin));
   }

@@ -18,7 +18,7 @@ namespace {
 constexpr std::int64_t kReservedPerRank = std::int64_t{1} << 30;
 constexpr std::int64_t kContextPerRank = std::int64_t{1} << 29;
 constexpr double kBusyShare = 0.05;  // of a GPU's memory in others' hands: worth a line
-constexpr JsonRules kGpuRules{.comments = JsonComments::kRefused, .max_bytes = std::size_t{4} << 20, .max_depth = 8, .blame = ExitCode::kConfig};
+constexpr JsonRules kGpuRules{.comments = false, .max_bytes = std::size_t{4} << 20, .max_depth = 8, .blame = ExitCode::kConfig};
 
 std::int64_t usable_bytes(std::int64_t free, std::size_t ranks) {
   return std::max<std::int64_t>(0, free - static_cast<std::int64_t>(ranks) * kReservedPerRank);

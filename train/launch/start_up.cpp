@@ -23,7 +23,7 @@
 namespace trident {
 namespace {
 
-constexpr JsonRules kExchanged{.comments = JsonComments::kRefused, .max_bytes = std::size_t{4} << 20, .max_depth = 64, .blame = ExitCode::kConfig};
+constexpr JsonRules kExchanged{.comments = false, .max_bytes = std::size_t{4} << 20, .max_depth = 64, .blame = ExitCode::kConfig};
 
 const JsonValue& member(const JsonValue& object, std::string_view key) {
   const JsonValue* value = object.find(key);

@@ -72,7 +72,7 @@ std::string path_in(const RunPlan& plan, std::string_view log) { return fmt::for
 // The step that a line of one of these files speaks of; nothing for what is none.
 std::optional<std::int64_t> step_of_line(std::string_view line) {
   try {
-    const JsonValue value = parse_json(line, "a line", {JsonComments::kRefused, line.size(), 64, ExitCode::kData});
+    const JsonValue value = parse_json(line, "a line", {false, line.size(), 64, ExitCode::kData});
     const JsonValue* const step = value.find("step");
     return step != nullptr && step->is_integer() ? std::optional(step->as_integer()) : std::nullopt;
   } catch (const Error&) {

@@ -221,8 +221,8 @@ void make_programs(RunPlan& plan) {
   spec.zero = plan.zero;
   spec.data_parallel = plan.grid.degrees().data * plan.grid.degrees().context;
   take_trained_units(plan, spec);
-  spec.tie = trains_tied(plan) ? EmbeddingTie::kTied : EmbeddingTie::kUntied;
-  spec.overlap = parallel.overlap ? Overlap::kOn : Overlap::kOff;
+  spec.tied = trains_tied(plan);
+  spec.overlap = parallel.overlap;
   spec.unit_bytes = unit_bytes(plan);
   plan.step_programs = build_step_programs(spec);
   check_step_programs(plan.step_programs, spec);

@@ -75,8 +75,9 @@ StepTimeline flops_timeline(const RunPlan& plan) {
                                const double before = i.kind == InstructionKind::kBackwardWeight ? inputs : 0;
                                return costs[unit] * (backward[unit] - before);
                              },
-                             [](int, int) { return 0.0; }};
-  return simulate(plan.step_programs, step_costs, plan.step_spec.overlap);
+                             [](int, int) { return 0.0; },
+                             plan.step_spec.overlap};
+  return simulate(plan.step_programs, step_costs);
 }
 
 double RunPlan::trained_share() const {

@@ -106,7 +106,7 @@ std::vector<std::int32_t> ends_of_folder(const std::string& folder) {
   for (const char* name : {"generation_config.json", "config.json"}) {
     const std::string path = folder + "/" + name;
     if (!file_exists(path)) continue;
-    const JsonValue json = parse_json(read_file(path), path, {.comments = JsonComments::kRefused, .blame = ExitCode::kData});
+    const JsonValue json = parse_json(read_file(path), path, {.comments = false, .blame = ExitCode::kData});
     const JsonValue* const eos = json.is_object() ? json.find("eos_token_id") : nullptr;
     if (eos == nullptr || eos->is_null()) continue;
     std::vector<std::int32_t> ends;

@@ -28,7 +28,7 @@ ParamStoreConfig store_config(const RunPlan& plan, std::span<const StepProgram* 
     if (program->gathers_on_use) config.gather_bytes = std::max(config.gather_bytes, program->gather_bytes);
     config.grad_bytes = std::max(config.grad_bytes, program->grad_bytes);
   }
-  if (!plan.trains()) config.stored = StoredParams::kWeights;
+  config.trains = plan.trains();
   return config;
 }
 

@@ -224,8 +224,9 @@ double replay_bubble(const RunPlan& plan, const std::vector<std::vector<double>>
   const StepCosts costs{[&](int rank, std::size_t index, const Instruction& i) {
                           return i.is_compute() ? cpu_seconds[static_cast<std::size_t>(rank)][index] : 0.0;
                         },
-                        [](int, int) { return 0.0; }};
-  return simulate(plan.step_programs, costs, plan.step_spec.overlap).bubble_over_ideal();
+                        [](int, int) { return 0.0; },
+                        plan.step_spec.overlap};
+  return simulate(plan.step_programs, costs).bubble_over_ideal();
 }
 
 std::string model_line(const RunPlan& plan) {

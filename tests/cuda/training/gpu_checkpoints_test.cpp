@@ -261,7 +261,7 @@ class GpuRuns : public GpuCheckpoints {
     for (std::string line; std::getline(in, line);) {
       const JsonValue value =
           parse_json(line, "metrics",
-                     {.comments = JsonComments::kRefused, .max_bytes = 1 << 16, .max_depth = 8, .blame = ExitCode::kInternal});
+                     {.comments = false, .max_bytes = 1 << 16, .max_depth = 8, .blame = ExitCode::kInternal});
       lines.push_back(fmt::format("{} {:.17g} {:.17g}", value.find("step")->as_integer(), value.find("loss")->as_number(),
                                   value.find("grad_norm")->as_number()));
     }

@@ -220,7 +220,7 @@ std::vector<double> seconds_of_passes(int units) {
   return seconds;
 }
 
-StepProgramSpec spec_of(const Schedule& schedule, ZeroPreset zero, Overlap overlap) {
+StepProgramSpec spec_of(const Schedule& schedule, ZeroPreset zero, bool overlap) {
   StepProgramSpec spec;
   spec.schedule = schedule;
   spec.units_of_stage = uneven_units(schedule.num_virtual_stages());
@@ -230,7 +230,7 @@ StepProgramSpec spec_of(const Schedule& schedule, ZeroPreset zero, Overlap overl
   return spec;
 }
 
-Step step_of(const Schedule& schedule, ZeroPreset zero, Overlap overlap) {
+Step step_of(const Schedule& schedule, ZeroPreset zero, bool overlap) {
   Step step;
   for (const StepProgram& program : build_step_programs(spec_of(schedule, zero, overlap))) {
     step.programs.push_back(without_receives(program).program);
@@ -245,7 +245,7 @@ struct Run {
   std::vector<std::vector<std::int64_t>> computes;  // by rank and pass
 };
 
-Run run(const Step& step, const std::vector<ProgramLoops>& loops, int stages, int micro_batches, Overlap overlap) {
+Run run(const Step& step, const std::vector<ProgramLoops>& loops, int stages, int micro_batches, bool overlap) {
   const std::vector<double> seconds = seconds_of_passes(static_cast<int>(step.programs.front().unit_bytes.size()));
   std::vector<RankOps> ranks;
   for (std::size_t rank = 0; rank < step.programs.size(); ++rank)
@@ -269,7 +269,7 @@ void expect_same(const SimulatedStep& few, const SimulatedStep& all, const std::
 using ScheduleOf = std::function<Schedule(int micro_batches)>;
 
 // Returns how many ranks have loops; where one has none, nothing was compared.
-int expect_loops(const ScheduleOf& schedule_of, ZeroPreset zero, Overlap overlap, int few, int turn, int more,
+int expect_loops(const ScheduleOf& schedule_of, ZeroPreset zero, bool overlap, int few, int turn, int more,
                  const std::string& what) {
   const Schedule longer = schedule_of(few + more);
   const Step shorter = step_of(schedule_of(few), zero, overlap), all = step_of(longer, zero, overlap);
@@ -299,14 +299,14 @@ TEST(ProgramLoops, OfEveryTrainedScheduleAreThoseOfTheLongerProgram) {
     for (const int p : {1, 2, 3, 5, 9, 12})
       for (const int v : {1, 2, 3})
         for (const ZeroPreset zero : {ZeroPreset::kDdp, ZeroPreset::kZero2, ZeroPreset::kZero3})
-          for (const Overlap overlap : {Overlap::kOn, Overlap::kOff}) {
+          for (const bool overlap : {true, false}) {
             if ((kind == ScheduleKind::kInterleaved) != (v > 1)) continue;
             const std::int64_t every = policy_of(zero).grad_sync_every;
             const int all = kind == ScheduleKind::kInterleaved ? 7 * p : 5 * p + 12;
             const int few = short_micro_batches(kind, p, every, all);
             if (few == all) continue;
             const std::string what = std::string(to_string(kind)) + " of " + std::to_string(p) + " x " + std::to_string(v) + ", " +
-                                     std::string(to_string(zero)) + (overlap == Overlap::kOn ? "" : ", no overlap");
+                                     std::string(to_string(zero)) + (overlap ? "" : ", no overlap");
             found += expect_loops([&](int m) { return make_schedule(kind, p, v, m); }, zero, overlap, few,
                                   loop_turn(kind, p, every), all - few, what);
             ranks += p;
@@ -319,7 +319,7 @@ TEST(ProgramLoops, OfSchedulesThatSplitBackwards) {
   for (const SimulatedKind kind : {SimulatedKind::kZbH1, SimulatedKind::kZbH2})
     for (const int p : {1, 2, 3, 4, 9})
       for (const ZeroPreset zero : {ZeroPreset::kDdp, ZeroPreset::kZero1})
-        for (const Overlap overlap : {Overlap::kOn, Overlap::kOff}) {
+        for (const bool overlap : {true, false}) {
           const auto schedule_of = [&](int m) {
             return make_simulated_schedule(kind, p, 1, m, PassTimes{1, 1, 1, 0}).placed.schedule;
           };
@@ -333,13 +333,13 @@ TEST(ProgramLoops, OfSchedulesThatSplitBackwards) {
 
 // A program that does not repeat itself has no loops: passes that are another's each time, and one turn written but once.
 TEST(ProgramLoops, NothingIsFoundWhereNothingRepeats) {
-  Step step = step_of(make_1f1b(3, 12), ZeroPreset::kDdp, Overlap::kOn);
+  Step step = step_of(make_1f1b(3, 12), ZeroPreset::kDdp, true);
   ASSERT_FALSE(find_loops(step.programs[1], step.pass_of[1], 1, 5).empty());
   std::vector<std::int32_t> numbered(step.pass_of[1].size());
   for (std::size_t at = 0; at < numbered.size(); ++at) numbered[at] = static_cast<std::int32_t>(at);
   EXPECT_TRUE(find_loops(step.programs[1], numbered, 1, 5).empty());
   for (const int m : {1, 2}) {
-    step = step_of(make_gpipe(2, m), ZeroPreset::kDdp, Overlap::kOn);
+    step = step_of(make_gpipe(2, m), ZeroPreset::kDdp, true);
     for (std::size_t rank = 0; rank < 2; ++rank)
       EXPECT_TRUE(find_loops(step.programs[rank], step.pass_of[rank], 1, 5).empty()) << m;
   }
@@ -349,7 +349,7 @@ TEST(ProgramsForPricing, AreTheProgramsWithoutReceives) {
   for (const ScheduleKind kind : {ScheduleKind::kGpipe, ScheduleKind::k1f1b, ScheduleKind::kInterleaved})
     for (const int p : {1, 2, 3, 9})
       for (const ZeroPreset zero : {ZeroPreset::kDdp, ZeroPreset::kZero2, ZeroPreset::kShardGradOp, ZeroPreset::kZero3})
-        for (const Overlap overlap : {Overlap::kOn, Overlap::kOff}) {
+        for (const bool overlap : {true, false}) {
           const Schedule schedule = make_schedule(kind, p, kind == ScheduleKind::kInterleaved ? 3 : 1, 2 * p);
           const StepProgramSpec spec = spec_of(schedule, zero, overlap);
           const std::vector<StepProgram> run = build_step_programs(spec), priced = build_programs_for_pricing(spec);

@@ -20,7 +20,7 @@ const std::set<std::string> kOrigins{"source", "ref", "confidence", "tags", "spl
 
 JsonValue published() {
   return read_json_file(TRIDENT_TRUTH_DIR "/published_rows.json",
-                        {.comments = JsonComments::kRefused, .max_bytes = 4 << 20, .max_depth = 16, .blame = ExitCode::kData});
+                        {.comments = false, .max_bytes = 4 << 20, .max_depth = 16, .blame = ExitCode::kData});
 }
 
 const JsonValue::Array& rows_of(const JsonValue& table) {

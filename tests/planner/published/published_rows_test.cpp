@@ -12,7 +12,7 @@
 namespace trident {
 namespace {
 
-constexpr JsonRules kTables{.comments = JsonComments::kRefused, .max_bytes = 1 << 22, .max_depth = 16, .blame = ExitCode::kData};
+constexpr JsonRules kTables{.comments = false, .max_bytes = 1 << 22, .max_depth = 16, .blame = ExitCode::kData};
 
 std::vector<JsonValue> published_rows() {
   std::vector<JsonValue> rows;
