@@ -39,7 +39,7 @@ void say_what_was_added(const Tokenizer& tokenizer, const PrepareOptions& option
                         const CommandContext& context) {
   const auto named = [&](std::int32_t id) { return fmt::format("{} ({})", in_quotes(tokenizer.token_text(id)), id); };
   const SpecialIds& special = tokenizer.special_ids();
-  if (options.append_eod == AppendEod::kYes) {
+  if (options.append_eod) {
     const std::int32_t id = options.eod ? *options.eod : tokenizer.eod_for("--append-eod", "name it with --eod TOKEN");
     context.out << fmt::format("documents end in {}\n", named(id));
     if (!options.eod && special.eos_in_template)
@@ -89,7 +89,7 @@ ChatOptions chat_options(const ChatFlags& flags, const std::string& tokenizer, b
   chat.template_name = flags.chat_template;
   for (const LossKind kind : {LossKind::kAssistant, LossKind::kCompletion, LossKind::kAll, LossKind::kLast})
     if (flags.loss == to_string(kind)) chat.loss = kind;
-  if (flags.skip_empty) chat.empty = EmptyConversations::kSkipped;
+  chat.skips_empty = flags.skip_empty;
   if (flags.now) chat.source.variables.now = time_of(*flags.now, "--now");
   if (no_special) chat.around_text = Around::kLeftOut;
   return chat;
@@ -159,7 +159,7 @@ void data_prepare_command(const Arguments& arguments, const CommandContext& cont
   std::optional<std::string> eod;
   TokenizerSource source{.name_or_path = {}, .key = "--tokenizer"};
   PrepareOptions options;
-  bool append_eod = false, no_special = false, plain_special = false, overwrite = false, skip_bad = false;
+  bool no_special = false, plain_special = false, overwrite = false, skip_bad = false;
   app.add_option(
          "--input", inputs,
          "files, also compressed (.gz, .zst); .jsonl and .json hold one JSON object a line, all else is text; a folder is all "
@@ -174,7 +174,8 @@ void data_prepare_command(const Arguments& arguments, const CommandContext& cont
   app.add_option("--json-key", options.json_key, "key of a JSON object that holds the text, or a list of token ids")
       ->capture_default_str();
   CLI::Option* const appends =
-      app.add_flag("--append-eod", append_eod, "write the tokenizer's end-of-document token after each document that is not empty");
+      app.add_flag("--append-eod", options.append_eod,
+                   "write the tokenizer's end-of-document token after each document that is not empty");
   app.add_option("--eod", eod, "the text of that token, in place of the tokenizer's eos_token")->needs(appends);
   app.add_flag("--no-special", no_special, "leave out what the tokenizer puts around a text, such as <|begin_of_text|>");
   app.add_flag("--plain-special", plain_special, "read control texts such as <|im_end|> as the text they are");
@@ -193,7 +194,6 @@ void data_prepare_command(const Arguments& arguments, const CommandContext& cont
       app.add_option("--separator-line", separator,
                      "line that separates the documents of a text file; \"\": a blank line; not given: a file is one document");
   if (!parse_flags(app, arguments, context)) return;
-  options.append_eod = append_eod ? AppendEod::kYes : AppendEod::kNo;
   options.overwrite = overwrite ? Overwrite::kYes : Overwrite::kNo;
   if (skip_bad) options.most_bad_lines = most_bad;
   if (given_separator->count() > 0) options.separator_line = separator;

@@ -76,8 +76,8 @@ DatasetSummary read_whole(const IndexedDataset& dataset, const Tokenizer* tokeni
   if (tokenizer != nullptr) wanted.end_token = tokenizer->special_ids().eod;
   if (options.check) wanted.vocab_size = vocabulary_of(options, tokenizer, record);
   ProgressLine line(context, "data inspect");
-  return summarize(dataset, wanted, [&](const SummaryProgress& seen) {
-    line.bytes(seen.tokens_done * size_of(dataset.type()), seen.tokens_total * size_of(dataset.type()));
+  return summarize(dataset, wanted, [&](std::int64_t done, std::int64_t all) {
+    line.bytes(done * size_of(dataset.type()), all * size_of(dataset.type()));
   });
 }
 

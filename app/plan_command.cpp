@@ -127,9 +127,9 @@ void plan_command(const Arguments& arguments, const CommandContext& context) {
   if (!parse_flags(app, arguments, context, {{}, instead})) return;
   check_named_files(app, {"--config"}, {});
   const TrainConfig config = read_config(app, flags);
-  const PlannedRun planned = plan_run(config, ranks, *context.make_cuda());
-  context.out << (json ? on_lines(to_json_text(to_json(planned.report, planned.plan, detail_of(program))) + '\n')
-                       : on_screen(to_text(planned.report, planned.plan, detail_of(program)), context));
+  const DryPlan planned = plan_run(config, ranks, *context.make_cuda());
+  context.out << (json ? on_lines(to_json_text(to_json(planned, detail_of(program))) + '\n')
+                       : on_screen(to_text(planned, detail_of(program)), context));
 }
 
 void plan_cluster_command(const Arguments& arguments, const CommandContext& context) {

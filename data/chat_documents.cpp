@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::size_t kShownBegin = 24;  // bytes of a text that are looked for
 
-std::vector<TextRange> message_texts(const RenderedChat& rendered) {
-  std::vector<TextRange> texts;
+std::vector<ByteRange> message_texts(const RenderedChat& rendered) {
+  std::vector<ByteRange> texts;
   for (const RenderedSegment& segment : rendered.segments)
     if (segment.origin == TextOrigin::kMessage) texts.push_back({segment.begin, segment.end});
   return texts;
@@ -40,7 +40,7 @@ void refuse_foreign_bytes(std::span<const std::int32_t> ids, std::span<const std
 }
 
 // Marks the ids whose bytes lie in one of `spans`; both are in the order of the text.
-void mark_counted(ConversationTokens* tokens, const std::vector<std::size_t>& ends, const std::vector<ByteSpan>& spans) {
+void mark_counted(ConversationTokens* tokens, const std::vector<std::size_t>& ends, const std::vector<ByteRange>& spans) {
   tokens->counts.assign(tokens->ids.size(), 0);
   auto span = spans.begin();
   std::size_t begin = 0;
@@ -164,7 +164,7 @@ ConversationTokens encode_parsed(const Conversation& conversation, const std::st
                                 "FILE", where, in_quotes(tokenizer.name())));
   const ChatTemplate& chat = options.source.for_tools(conversation.tools);
   const CountedChat counted = render_counted(chat, conversation, options.loss, options.source.variables, where);
-  const std::vector<TextRange> plain = message_texts(counted.rendered);
+  const std::vector<ByteRange> plain = message_texts(counted.rendered);
   ConversationTokens tokens;
   std::vector<std::size_t> ends;
   encoder.encode(counted.rendered.text, &tokens.ids,
@@ -172,7 +172,7 @@ ConversationTokens encode_parsed(const Conversation& conversation, const std::st
   refuse_foreign_bytes(tokens.ids, ends, counted.rendered.text, tokenizer, where);
   mark_counted(&tokens, ends, counted.counted);
   tokens.bytes = static_cast<std::int64_t>(counted.rendered.text.size());
-  if (std::ranges::find(tokens.counts, 1) == tokens.counts.end() && options.empty == EmptyConversations::kRefused)
+  if (std::ranges::find(tokens.counts, 1) == tokens.counts.end() && !options.skips_empty)
     refuse_empty(where, options.loss, has_answer(conversation) ? "" : ": no message has the role assistant");
   tokens.dropped = dropped_part(chat, conversation, counted.rendered.text);
   tokens.ends = ends_with_one_of(tokens, tokenizer.special_ids().eos);
@@ -205,7 +205,7 @@ std::array<ConversationTokens, kCount> encode_texts(const std::string& prompt, c
   for (std::size_t a = 0; a < kCount; ++a) {
     tokens[a].counts.assign(tokens[a].ids.size(), 1);
     std::fill_n(tokens[a].counts.begin(), begin, 0);
-    if (begin == std::ssize(tokens[a].ids) && options.empty == EmptyConversations::kRefused) refuse_empty(where[a], options.loss);
+    if (begin == std::ssize(tokens[a].ids) && !options.skips_empty) refuse_empty(where[a], options.loss);
   }
   return tokens;
 }
@@ -261,7 +261,7 @@ ChatMarks chat_marks(const ChatSource& source, const Tokenizer& tokenizer) {
 }
 
 std::vector<std::int32_t> encode_rendered(const RenderedChat& rendered, const Tokenizer& tokenizer) {
-  const std::vector<TextRange> plain = message_texts(rendered);
+  const std::vector<ByteRange> plain = message_texts(rendered);
   return tokenizer.encode(rendered.text, {.around = Around::kLeftOut, .plain = plain});
 }
 

@@ -13,14 +13,12 @@
 
 namespace trident {
 
-enum class EmptyConversations : std::uint8_t { kRefused, kSkipped };
-
 struct ChatOptions {
   ChatSource source;
   bool has_template = true;  // without one messages are refused, and `source` is empty
   std::string template_name = {};  // as DatasetOrigin::chat_template
   LossKind loss = LossKind::kAssistant;
-  EmptyConversations empty = EmptyConversations::kRefused;  // those of which no token counts
+  bool skips_empty = false;  // conversations of which no token counts; else they are refused
   bool preferences = false;  // rows are pairs of answers; `loss` is kCompletion
   Around around_text = Around::kAdded;                      // of rows that are plain text, which no template has rendered
 };

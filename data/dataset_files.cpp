@@ -61,15 +61,15 @@ void remove_leftovers(const std::string& prefix) {
   for (const std::string& path : paths_of(prefix)) remove_file(set_aside(path));
 }
 
-void exchange(const std::string& prefix, const NewFiles& files) {
+void exchange(const std::string& prefix, AtomicFile& bin, AtomicFile& idx, AtomicFile& record, AtomicFile* mask) {
   for (const std::string& path : paths_of(prefix))
     if (is_there(path)) rename_file(path, set_aside(path));
   sync_folder_of(prefix);  // renames reach the disk in their order
-  files.record.put_in_place();
-  if (files.mask != nullptr) files.mask->put_in_place();
-  files.bin.put_in_place();
+  record.put_in_place();
+  if (mask != nullptr) mask->put_in_place();
+  bin.put_in_place();
   sync_folder_of(prefix);
-  files.idx.put_in_place();
+  idx.put_in_place();
 }
 
 void go_back(const std::string& prefix, Error& error) {
@@ -106,13 +106,13 @@ void refuse_half_way(const std::string& prefix) {
                               "is a copy, else remove the rest: {}", prefix, idx_path(prefix), shell_command(steps)));
 }
 
-void put_in_place(const std::string& prefix, const NewFiles& files) {
+void put_in_place(const std::string& prefix, AtomicFile& bin, AtomicFile& idx, AtomicFile& record, AtomicFile* mask) {
   if (is_there(idx_path(prefix))) {
     remove_leftovers(prefix);
     sync_folder_of(prefix);
   }
   try {
-    exchange(prefix, files);
+    exchange(prefix, bin, idx, record, mask);
   } catch (Error& error) {
     go_back(prefix, error);
     throw;

@@ -21,16 +21,9 @@ std::vector<std::string> paths_of(const std::string& prefix);  // all four, whic
 // set, or that removes what never became one.
 void refuse_half_way(const std::string& prefix);
 
-// The new files of a prefix, complete under their temporary names.
-struct NewFiles {
-  AtomicFile& bin;
-  AtomicFile& idx;
-  AtomicFile& record;
-  AtomicFile* mask = nullptr;  // or every token counts as a target
-};
-
-// Puts them in the place of what is there. Whatever goes wrong, the old data set is restored, or the error holds the command that
-// does it. StorageError. The caller holds the LockFile of the prefix.
-void put_in_place(const std::string& prefix, const NewFiles& files);
+// Puts new files, complete under their temporary names, in the place of what is there; without a mask (nullptr) every token counts
+// as a target. Whatever goes wrong, the old data set is restored, or the error holds the command that does it. StorageError. The
+// caller holds the LockFile of the prefix.
+void put_in_place(const std::string& prefix, AtomicFile& bin, AtomicFile& idx, AtomicFile& record, AtomicFile* mask);
 
 }  // namespace trident

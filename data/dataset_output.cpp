@@ -77,7 +77,7 @@ void DatasetOutput::commit(const DatasetOrigin& origin, const DatasetCounts& cou
   record_.finish();
   lock_ = lock_of(prefix_);
   refuse_existing(prefix_, overwrite_);  // once more: another command may have been faster
-  put_in_place(prefix_, {bin_, idx_, record_, mask()});
+  put_in_place(prefix_, bin_, idx_, record_, mask());
 }
 
 }  // namespace trident

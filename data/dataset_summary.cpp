@@ -52,8 +52,7 @@ class DocumentCounter {
 
 }  // namespace
 
-DatasetSummary summarize(const IndexedDataset& dataset, const SummaryOptions& options,
-                         const std::function<void(const SummaryProgress&)>& progress) {
+DatasetSummary summarize(const IndexedDataset& dataset, const SummaryOptions& options, const OnProgress& progress) {
   check_whole_index(dataset);
   DatasetSummary summary;
   summary.end_token = options.end_token;
@@ -67,7 +66,7 @@ DatasetSummary summarize(const IndexedDataset& dataset, const SummaryOptions& op
     summary.ids =
         summary.ids ? IdRange{std::min(summary.ids->smallest, ids.smallest), std::max(summary.ids->largest, ids.largest)} : ids;
     documents.count_until(begin + count, stored, begin);
-    if (progress) progress({begin + count, total});
+    if (progress) progress(begin + count, total);
   }
   if (total == 0)
     documents.count_until(0, nullptr, 0);

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <limits>
 #include <optional>
 
+#include "core/on_progress.h"
 #include "data/indexed_dataset.h"
 
 namespace trident {
@@ -35,13 +35,9 @@ struct SummaryOptions {
   std::optional<std::int64_t> vocab_size = std::nullopt;
 };
 
-struct SummaryProgress {
-  std::int64_t tokens_done = 0, tokens_total = 0;
-};
-
 // Reads the index and all tokens once, in order; memory does not grow with them. The first value of the index that cannot be true,
-// or else the first id that is refused: DataError that names it, its place and its document. `progress` is called once per MB.
-DatasetSummary summarize(const IndexedDataset& dataset, const SummaryOptions& options,
-                         const std::function<void(const SummaryProgress&)>& progress = {});
+// or else the first id that is refused: DataError that names it, its place and its document. `progress` counts tokens and is called
+// once per MB.
+DatasetSummary summarize(const IndexedDataset& dataset, const SummaryOptions& options, const OnProgress& progress = {});
 
 }  // namespace trident

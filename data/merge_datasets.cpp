@@ -91,14 +91,15 @@ std::int64_t append_merged_masks(AtomicFile& file, std::span<const IndexedDatase
 
 }  // namespace
 
-InputDatasets open_inputs(const std::vector<std::string>& inputs, const std::string& output) {
+std::pair<std::vector<IndexedDataset>, DatasetOrigin> open_inputs(const std::vector<std::string>& inputs,
+                                                                 const std::string& output) {
   if (inputs.empty()) throw ConfigError("--input: no datasets; name at least one prefix of .bin and .idx");
   refuse_overwriting(inputs, output);
-  InputDatasets opened;
-  for (const std::string& input : inputs) opened.datasets.emplace_back(input);
-  refuse_mixed_types(opened.datasets);
-  opened.origin = origin_of(opened.datasets);
-  return opened;
+  std::vector<IndexedDataset> datasets;
+  for (const std::string& input : inputs) datasets.emplace_back(input);
+  refuse_mixed_types(datasets);
+  DatasetOrigin origin = origin_of(datasets);
+  return {std::move(datasets), std::move(origin)};
 }
 
 void append_merged_index(AtomicFile& idx, std::span<const IndexedDataset> datasets) {

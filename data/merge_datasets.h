@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/file_io.h"
@@ -29,13 +30,10 @@ struct MergeStats {
 MergeStats merge_datasets(const std::vector<std::string>& inputs, const std::string& output, Overwrite overwrite,
                           const OnProgress& progress = {});
 
-// Inputs of one output, opened.
-struct InputDatasets {
-  std::vector<IndexedDataset> datasets;
-  DatasetOrigin origin;  // names the inputs' sources, and their tokenizer if all of them have one
-};
+// Inputs of one output, opened, and an origin that names their sources, and their tokenizer if all of them have one.
 // ConfigError, DataError: those of merge_datasets() for its inputs.
-InputDatasets open_inputs(const std::vector<std::string>& inputs, const std::string& output);
+std::pair<std::vector<IndexedDataset>, DatasetOrigin> open_inputs(const std::vector<std::string>& inputs,
+                                                                 const std::string& output);
 
 // The index of datasets of one type that follow each other, without a commit.
 void append_merged_index(AtomicFile& idx, std::span<const IndexedDataset> datasets);

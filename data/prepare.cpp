@@ -47,7 +47,7 @@ struct Batch {
 };
 
 std::int32_t eod_of(const Tokenizer& tokenizer, const PrepareOptions& options) {
-  if (options.append_eod == AppendEod::kNo) return -1;
+  if (!options.append_eod) return -1;
   return options.eod ? *options.eod : tokenizer.eod_for("--append-eod", "name it with --eod TOKEN");
 }
 
@@ -102,7 +102,7 @@ void encode_one(RawDocument& document, Batch& batch, Encoder& encoder, const Inp
     const auto above = input.kind == InputKind::kText ? std::ranges::count(std::string_view(text).substr(0, control->at), '\n') : 0;
     batch.control_line = document.line + above, batch.control_id = control->id;
   }
-  if (batch.ids.size() > before && options.append_eod == AppendEod::kYes) batch.ids.push_back(eod);
+  if (batch.ids.size() > before && options.append_eod) batch.ids.push_back(eod);
   batch.sizes.push_back(static_cast<std::int64_t>(batch.ids.size() - before));
   batch.text_bytes += static_cast<std::int64_t>(text.size());
 }

@@ -13,10 +13,8 @@
 
 namespace trident {
 
-enum class AppendEod : std::uint8_t { kNo, kYes };
-
 struct PrepareOptions {
-  AppendEod append_eod = AppendEod::kNo;  // after each document that has tokens
+  bool append_eod = false;                         // after each document that has tokens
   std::optional<std::int32_t> eod = std::nullopt;  // not set: the tokenizer's
   TextRule rule = {};                              // of each text
   std::string json_key = "text";          // for .jsonl and .json inputs

@@ -14,10 +14,6 @@ namespace trident {
 
 namespace {
 
-struct FreeContext {
-  void operator()(ZSTD_DCtx* context) const { ::ZSTD_freeDCtx(context); }
-};
-
 class ZstdStream final : public ByteStream {
  public:
   explicit ZstdStream(RandomAccessFile file) : file_(std::move(file)), context_(::ZSTD_createDCtx()) {
@@ -63,7 +59,7 @@ class ZstdStream final : public ByteStream {
 
   RandomAccessFile file_;
   BlockReader blocks_{file_, kStoredBlock};
-  std::unique_ptr<ZSTD_DCtx, FreeContext> context_;
+  std::unique_ptr<ZSTD_DCtx, decltype([](ZSTD_DCtx* context) { ::ZSTD_freeDCtx(context); })> context_;
   int max_window_log_ = 0;
   std::int64_t at_ = 0;
   bool in_frame_ = false;

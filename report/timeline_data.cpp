@@ -49,7 +49,7 @@ std::string timeline_json(const Timeline& timeline) {
       const auto [found, is_new] = numbers.try_emplace(span.what, numbers.size());
       if (is_new) texts.emplace_back(on_one_line(span.what));
       const std::int64_t from = nanoseconds(span.start), to = nanoseconds(span.end);
-      at(lanes, span.lane).add(from, to - from, span.kind, found->second, span.number);
+      lanes[span.beside ? 1 : 0].add(from, to - from, span.kind, found->second, span.number);
       end = std::max(end, to);
     }
     rows += fmt::format("{}{{\"name\":{},\"lanes\":[{},{}]}}", rows.empty() ? "" : ",",

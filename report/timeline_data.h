@@ -11,16 +11,11 @@
 
 namespace trident {
 
-enum class TimelineLane : std::uint8_t {
-  kUpper,
-  kLower
-};  // of a row: the upper one is tall, the lower one for what runs beside it
-
 struct TimelineSpan {
   static constexpr std::int32_t kNoNumber = -1;
 
   double start = 0, end = 0;  // seconds from the left end; those of a lane do not overlap and rise
-  TimelineLane lane = TimelineLane::kUpper;
+  bool beside = false;  // in the lower lane of its row, for what runs beside; the upper one is tall
   std::int32_t kind = 0;            // index into kinds
   std::string what;                 // for the tooltip: "forward of block 3"
   std::int32_t number = kNoNumber;  // of the micro-batch: in the tooltip, and on the span where it fits

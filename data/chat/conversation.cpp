@@ -206,7 +206,7 @@ class Counter {
   }
 
   // Joins neighbours.
-  static void add(CountedChat* out, ByteSpan span) {
+  static void add(CountedChat* out, ByteRange span) {
     if (span.begin >= span.end) return;
     if (!out->counted.empty() && out->counted.back().end == span.begin) out->counted.back().end = span.end;
     else out->counted.push_back(span);

@@ -1,12 +1,12 @@
 // Conversations of data files, and which bytes of them count in the loss.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "core/index_range.h"
 #include "core/json_reader.h"
 #include "data/chat/chat_template.h"
 
@@ -33,14 +33,9 @@ Conversation read_conversation(const JsonValue& row, std::string_view source);
 enum class LossKind : std::uint8_t { kAssistant, kCompletion, kAll, kLast };
 std::string_view to_string(LossKind kind);
 
-struct ByteSpan {
-  std::size_t begin, end;
-  bool operator==(const ByteSpan&) const = default;
-};
-
 struct CountedChat {
   RenderedChat rendered;
-  std::vector<ByteSpan> counted;  // ascending, apart from each other, none empty; may be none
+  std::vector<ByteRange> counted;  // ascending, apart from each other, none empty; may be none
 };
 
 // With {% generation %} the template says itself where assistants speak. Without it each assistant message is found by rendering

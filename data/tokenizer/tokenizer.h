@@ -12,6 +12,8 @@
 #include <string_view>
 #include <vector>
 
+#include "core/index_range.h"
+
 namespace trident {
 
 // Control texts, such as <|im_end|>, that stand in a text: they become their tokens, or are read as the text they are.
@@ -19,15 +21,11 @@ enum class Specials : std::uint8_t { kParsed, kPlain };
 // Whether a text gets what its tokenizer's post-processor puts around one, such as <|begin_of_text|>.
 enum class Around : std::uint8_t { kAdded, kLeftOut };
 
-struct TextRange {
-  std::size_t begin = 0, end = 0;  // in bytes
-};
-
 // How a text becomes ids; the default is what tokenizer(text) gives in Hugging Face's transformers.
 struct TextRule {
   Specials specials = Specials::kParsed;
   Around around = Around::kAdded;
-  std::span<const TextRange> plain = {};     // ascending; a control text that reaches into one is text, whatever `specials` says
+  std::span<const ByteRange> plain = {};     // ascending; a control text that reaches into one is text, whatever `specials` says
   std::vector<std::size_t>* ends = nullptr;  // gets for each id that is appended where its bytes end in the text
 };
 

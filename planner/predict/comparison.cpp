@@ -146,13 +146,13 @@ Comparison compare(const std::optional<PredictedStep>& step, const std::string& 
   out.memory_predicted = memory;
   out.memory_measured = {run.arena, run.resident};
   out.first_step_alone = run.first_step_alone;
-  out.clock = run.on_host && run.ranks_at_once < run.ranks ? Comparison::Clock::kProcessor : Comparison::Clock::kWall;
+  out.by_processor = run.on_host && run.ranks_at_once < run.ranks;
   if (run.ranks > 1)
     out.bubble_predicted = step ? step->bubble_over_ideal : run.bubble_of_flops, out.bubble_measured = run.bubble_over_ideal;
   if (!step) return out;
-  if (out.clock == Comparison::Clock::kWall && run.steps > 1)
+  if (!out.by_processor && run.steps > 1)
     out.spread = run.spread;
-  if (out.clock == Comparison::Clock::kProcessor) {
+  if (out.by_processor) {
     out.parts = parts_of_processors(*step, run.times, static_cast<double>(run.ranks) / run.ranks_at_once);
   } else if (run.on_host) {
     out.parts = parts_of_wall(*step, run.times);
@@ -251,7 +251,7 @@ std::vector<std::string> to_lines(const Comparison& c) {
   std::vector<std::string> lines;
   if (c.predicted) {
     const std::string clock =
-        c.clock == Comparison::Clock::kProcessor
+        c.by_processor
             ? fmt::format("CPU time of a step, all {:.0f} ranks, over the {:g} that work at once", c.ranks, c.ranks_at_once)
             : "a step, mean over ranks";
     lines.push_back(fmt::format("predicted by {} beside measured: {}{}", c.predicted->profile, clock,
@@ -275,7 +275,7 @@ JsonValue to_json(const Comparison& c) {
   out.set("ranks", c.ranks);
   out.set("ranks_at_once", c.ranks_at_once);
   if (c.predicted) {
-    out.set("clock", c.clock == Comparison::Clock::kProcessor ? "processor" : "wall");
+    out.set("clock", c.by_processor ? "processor" : "wall");
     out.set("step_seconds", pair_of(c.step_predicted, c.step_measured));
     JsonValue::Array parts;
     for (const ComparedPart& part : c.parts) {

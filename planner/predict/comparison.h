@@ -68,7 +68,7 @@ struct ComparedPart {
 };
 
 struct Comparison {
-  enum class Clock : std::uint8_t { kWall, kProcessor } clock = Clock::kWall;
+  bool by_processor = false;  // times are of processors, else of the wall clock
   double steps = 0, ranks = 0, ranks_at_once = 0;
   std::optional<PredictedStep> predicted;        // nothing: no prices; then there are no times below
   std::string why_not;                           // a sentence's end: why there is none

@@ -95,7 +95,7 @@ JsonValue to_json(const PassRecord& pass) {
 
 }  // namespace
 
-PlannedRun plan_run(const TrainConfig& config, int ranks, CudaBackend& cuda) {
+DryPlan plan_run(const TrainConfig& config, int ranks, CudaBackend& cuda) {
   const bool on_gpus = config.device == AskedDevice::kCuda || (config.device == AskedDevice::kAuto && !cuda.facts().gpus.empty());
   MachineFacts machine = kAnyMachine;
   if (on_gpus) {
@@ -108,12 +108,10 @@ PlannedRun plan_run(const TrainConfig& config, int ranks, CudaBackend& cuda) {
   const ModelConfig model = resolve_model(config);
   RunPlan plan = make_run_plan(config, model, ranks, machine);
   if (const auto samples = find_eval_samples(config, model)) plan.generation = samples->shapes();
-  PlannedRun planned{settle_grad_sync(std::move(plan), machine), {}};
+  DryPlan planned{settle_grad_sync(std::move(plan), machine), {}, on_gpus ? Certainty::kMost : Certainty::kExact};
   std::erase(planned.plan.notes, threads_line(machine.core_share));  // of this machine's cores, which are not the job's
-  if (on_gpus)
-    planned.report = {dry_stages_on_any(planned.plan, DeviceKind::kCuda, DryWork::kStep), Certainty::kMost};
-  else
-    planned.report = {dry_stages_here(planned.plan, machine.device, DryWork::kStep), Certainty::kExact};
+  planned.stages = on_gpus ? dry_stages_on_any(planned.plan, DeviceKind::kCuda, DryWork::kStep)
+                           : dry_stages_here(planned.plan, machine.device, DryWork::kStep);
   return planned;
 }
 
@@ -132,12 +130,12 @@ std::string holds_text(const RunPlan& plan) {
   return text;
 }
 
-std::string traffic_text(const DryPlan& report, const RunPlan& plan) {
-  const std::array<double, kNumAxes> sent = bytes_of_all_ranks(plan, report.stages);
+std::string traffic_text(const DryPlan& report) {
+  const std::array<double, kNumAxes> sent = bytes_of_all_ranks(report.plan, report.stages);
   const std::string of_all = sizes_by_axis(sent, 1);
   if (of_all.empty()) return "\nsent in a step: nothing\n";
   return fmt::format("\nsent in a step by all ranks: {}\nby a rank, on average: {}\n", of_all,
-                     sizes_by_axis(sent, plan.world_size()));
+                     sizes_by_axis(sent, report.plan.world_size()));
 }
 
 std::string program_text(const RunPlan& plan) {
@@ -149,7 +147,8 @@ std::string program_text(const RunPlan& plan) {
   return text;
 }
 
-std::string to_text(const DryPlan& report, const RunPlan& plan, PlanDetail detail) {
+std::string to_text(const DryPlan& report, PlanDetail detail) {
+  const RunPlan& plan = report.plan;
   std::string text = heading_text(plan);
   const bool exact = report.workspaces == Certainty::kExact;
   text += fmt::format("\nMB of one rank{}:\n{}\n",
@@ -158,11 +157,12 @@ std::string to_text(const DryPlan& report, const RunPlan& plan, PlanDetail detai
   for (std::size_t i = 0; i < report.stages.size(); ++i)
     text += fmt::format("stage {} (first rank {}): {}; {}\n", i, report.stages[i].rank, units_text(plan, i),
                         largest_entries(report.stages[i].arena));
-  text += traffic_text(report, plan);
+  text += traffic_text(report);
   return detail == PlanDetail::kProgram ? text + program_text(plan) : text;
 }
 
-JsonValue to_json(const DryPlan& report, const RunPlan& plan, PlanDetail detail) {
+JsonValue to_json(const DryPlan& report, PlanDetail detail) {
+  const RunPlan& plan = report.plan;
   JsonValue out;
   out.set("ranks", plan.world_size());
   out.set("parameters", num_parameters(plan.model));

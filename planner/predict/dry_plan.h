@@ -15,25 +15,22 @@
 namespace trident {
 
 struct DryPlan {
+  RunPlan plan;
   std::vector<DryRun> stages;  // of the rank of each stage that has tp 0 and dp 0; the others need and send as much
   Certainty workspaces = Certainty::kExact;  // of matmuls and attention: those of this machine's processor, or a GPU's at most
 };
 
 // The plan of `config` for `ranks` ranks (0: as many as its degrees say), on machines like this one that have as much memory as it
 // takes; and what comes of it. On GPUs where the configuration asks for them, or leaves the choice and this machine has one.
-struct PlannedRun {
-  RunPlan plan;
-  DryPlan report;
-};
-PlannedRun plan_run(const TrainConfig& config, int ranks, CudaBackend& cuda);
+DryPlan plan_run(const TrainConfig& config, int ranks, CudaBackend& cuda);
 
 // kProgram: with the instructions of every stage in a step, in the words of pipeline/schedule/step_program.h.
 enum class PlanDetail : std::uint8_t { kSums, kProgram };
-std::string to_text(const DryPlan& report, const RunPlan& plan, PlanDetail detail);
+std::string to_text(const DryPlan& report, PlanDetail detail);
 // Parts of it: model, layout and notes; what each stage holds; what a step sends; the instructions of every stage.
 std::string heading_text(const RunPlan& plan);
 std::string holds_text(const RunPlan& plan);
-std::string traffic_text(const DryPlan& report, const RunPlan& plan);
+std::string traffic_text(const DryPlan& report);
 std::string program_text(const RunPlan& plan);
 // {"ranks", "parameters", "compute", "zero", "micro_batches", "bubble_over_ideal", "workspaces": "exact" | "bound",
 //  "stages": [{"stage", "rank", "holds", "bytes", "by_use": {...}, "allocations": [{"name", "use", "bytes"}, ...]}],
@@ -42,6 +39,6 @@ std::string program_text(const RunPlan& plan);
 // has its "program", too, a list of instructions, and their work (train/plan/step_record.h): "passes", lists of calls in order
 // ({"operation", "flops", "bytes"} or {"collective", "group", "ranks", "bytes" of the whole operand}), the first of what lies
 // outside of instructions, and "pass_of", the number among them for each instruction.
-JsonValue to_json(const DryPlan& report, const RunPlan& plan, PlanDetail detail);
+JsonValue to_json(const DryPlan& report, PlanDetail detail);
 
 }  // namespace trident

@@ -26,7 +26,7 @@ PlanHardware hardware_for(const TrainConfig& config, const ClusterQuestion& ques
 std::string to_text(const ClusterReport& report, const DryPlan& stages, PlanDetail detail) {
   const RunPlan& plan = report.plan.plan;
   std::string text = verdict_text(report) + '\n' + advice_text(report) + '\n' + heading_text(plan) + '\n';
-  text += holds_text(plan) + '\n' + details_text(report) + traffic_text(stages, plan);
+  text += holds_text(plan) + '\n' + details_text(report) + traffic_text(stages);
   return detail == PlanDetail::kProgram ? text + program_text(plan) : text;
 }
 
@@ -52,9 +52,9 @@ std::string plan_on_cluster(const TrainConfig& config, const ClusterQuestion& qu
   }
   if (!question.trace.empty()) write_plan_trace(question.trace, plan.plan, plan.forecast);
   if (form == PlanForm::kCsv) return to_csv(report);
-  const DryPlan stages{plan.forecast.stages, hardware.on_gpus() ? Certainty::kMost : Certainty::kExact};
+  const DryPlan stages{plan.plan, plan.forecast.stages, hardware.on_gpus() ? Certainty::kMost : Certainty::kExact};
   if (form == PlanForm::kText) return to_text(report, stages, detail);
-  JsonValue json = to_json(stages, plan.plan, detail);
+  JsonValue json = to_json(stages, detail);
   json.set("cluster", to_json(report));
   return to_json_text(json) + '\n';
 }

@@ -57,9 +57,7 @@ std::optional<SpanKind> span_kind(const Instruction& i, int stages) {
   }
 }
 
-TimelineLane lane_of(SpanKind kind) {
-  return kind == SpanKind::kGather || kind == SpanKind::kReduce ? TimelineLane::kLower : TimelineLane::kUpper;
-}
+bool runs_beside(SpanKind kind) { return kind == SpanKind::kGather || kind == SpanKind::kReduce; }
 
 Timeline timeline_of(const RunPlan& plan, const Forecast& forecast, std::size_t most_spans) {
   const auto stages = static_cast<int>(forecast.step.programs.size());
@@ -87,8 +85,8 @@ Timeline timeline_of(const RunPlan& plan, const Forecast& forecast, std::size_t 
       std::string text = text_of(plan, list[at]);
       if (merges && list[at].is_compute())
         text = fmt::format("{} of virtual stage {}", text.substr(0, text.find(" of ")), list[at].virtual_stage);
-      if (lane_of(*kind) == TimelineLane::kUpper) last = list[at].is_compute() ? at : list.size(), last_span = row.spans.size();
-      row.spans.push_back({span.start, span.end, lane_of(*kind), static_cast<std::int32_t>(*kind), std::move(text),
+      if (!runs_beside(*kind)) last = list[at].is_compute() ? at : list.size(), last_span = row.spans.size();
+      row.spans.push_back({span.start, span.end, runs_beside(*kind), static_cast<std::int32_t>(*kind), std::move(text),
                            list[at].is_compute() ? list[at].micro_batch : TimelineSpan::kNoNumber});
     }
     timeline.rows.push_back(std::move(row));
@@ -109,14 +107,14 @@ Timeline step_timeline(const std::string& title, const std::vector<StepProgram>&
       const Instruction& i = programs[rank].instructions[at];
       const std::optional<SpanKind> kind = span_kind(i, static_cast<int>(programs.size()));
       if (!kind) continue;
-      const TimelineLane lane = lane_of(*kind);
-      double& lane_free = trident::at(free, lane);
+      const bool beside = runs_beside(*kind);
+      double& lane_free = free[beside ? 1 : 0];
       const InstructionTimes& span = spans[rank][at];
       const double begin = std::max(span.start, lane_free), end = std::max(span.end, begin),
                    working = std::min(end, begin + span.waited);
       const auto add = [&](double from, double to, SpanKind what) {
         if (to > from)
-          row.spans.push_back({from, to, lane, static_cast<std::int32_t>(what), short_name(i),
+          row.spans.push_back({from, to, beside, static_cast<std::int32_t>(what), short_name(i),
                                i.micro_batch >= 0 ? i.micro_batch : TimelineSpan::kNoNumber});
       };
       add(begin, working, SpanKind::kWaiting);

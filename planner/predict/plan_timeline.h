@@ -16,7 +16,7 @@ namespace trident {
 
 // The kind of an instruction's span, and its lane, simulated or measured. Nothing for instructions that have none.
 std::optional<SpanKind> span_kind(const Instruction& instruction, int stages);
-TimelineLane lane_of(SpanKind kind);
+bool runs_beside(SpanKind kind);
 
 // A row for each pipeline stage: above what its rank computes, below its gathers and reductions. More than so many computes: those
 // that follow each other for one micro-batch of a virtual stage are one span.

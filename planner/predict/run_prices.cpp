@@ -46,7 +46,8 @@ RunPrices on_gpus(const RunPlan& plan, const RunHardware& hardware) {
 
 CpuRates rates_of_processors(const RunPlan& plan, const RunHardware& hardware) {
   if (const std::string* const file = named_profile(plan.config)) return read_cpu_rates(*file);
-  return rates_of_this_machine(hardware.cores_of_node, plan.config.run.hardware_profile ? Kept::kIgnored : Kept::kTaken);
+  return plan.config.run.hardware_profile ? shipped_rates_of_this_machine(hardware.cores_of_node)
+                                          : rates_of_this_machine(hardware.cores_of_node);
 }
 
 RunPrices on_processors(const RunPlan& plan, const RunHardware& hardware) {
@@ -62,9 +63,12 @@ RunPrices on_processors(const RunPlan& plan, const RunHardware& hardware) {
 
 }  // namespace
 
-CpuRates rates_of_this_machine(int cores, Kept kept) {
-  if (kept == Kept::kTaken)
-    if (const std::optional<CpuRates> rates = kept_cpu_rates(cores)) return *rates;
+CpuRates rates_of_this_machine(int cores) {
+  std::optional<CpuRates> rates = kept_cpu_rates(cores);
+  return rates ? *std::move(rates) : shipped_rates_of_this_machine(cores);
+}
+
+CpuRates shipped_rates_of_this_machine(int cores) {
   CpuRates rates = shipped_cpu_rates();
   if (rates.processor != processor_name() || (cores > 0 && rates.cores != cores))
     throw ConfigError(fmt::format("no profile of this machine{}; trident bench --calibrate makes one",

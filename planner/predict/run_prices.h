@@ -37,10 +37,10 @@ void note_missing_prices(const RunPrices& prices, RunPlan& plan);
 // run.hardware_profile: what was kept of this machine does not count.
 inline constexpr std::string_view kNoKeptProfile = "none";
 
-// The rates kept of this machine, whose ranks keep `cores` busy (0: not known), or those that come with the program, which are of
-// one machine and say nothing of others: ConfigError where this one has another processor or number of cores.
-enum class Kept : std::uint8_t { kTaken, kIgnored };
-CpuRates rates_of_this_machine(int cores, Kept kept);
+// The rates kept of this machine, whose ranks keep `cores` busy (0: not known), or shipped ones: those that come with the program,
+// which are of one machine and say nothing of others: ConfigError where this one has another processor or number of cores.
+CpuRates rates_of_this_machine(int cores);
+CpuRates shipped_rates_of_this_machine(int cores);
 
 // "NVIDIA H100 80GB HBM3" -> "H100-SXM5-80GB": the shipped profile of a GPU by the driver's name of it; "" for GPUs without one.
 std::string profile_of_gpu(const std::string& gpu);

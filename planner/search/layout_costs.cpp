@@ -83,7 +83,7 @@ std::vector<std::string> layout_settings(const SearchLayout& layout) {
           fmt::format("parallel.virtual_stages={}", layout.virtual_stages),
           fmt::format("parallel.schedule={}", to_string(layout.schedule)),
           fmt::format("parallel.zero={}", to_string(layout.zero)),
-          fmt::format("parallel.grad_sync={}", layout.sync == SyncChoice::kStep ? "step" : "null"),
+          fmt::format("parallel.grad_sync={}", layout.reduces_once ? "step" : "null"),
           "parallel.param_gather=null",
           "parallel.layers=null",
           fmt::format("batch.micro={}", layout.micro),

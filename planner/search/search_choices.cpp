@@ -13,7 +13,7 @@
 namespace trident {
 
 void ChoiceTimes::add(const SearchLayout& layout, double seconds) {
-  const bool crosses = layout.tensor > gpus_per_node_, once = layout.sync == SyncChoice::kStep;
+  const bool crosses = layout.tensor > gpus_per_node_, once = layout.reduces_once;
   const std::string schedule(to_string(layout.schedule)), zero(to_string(layout.zero));
   const auto number = [](auto value) { return static_cast<std::int64_t>(value); };
   const auto add = [&](Choice choice, std::string text) {

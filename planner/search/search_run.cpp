@@ -286,7 +286,7 @@ class Search {
         SearchLayout layout = found.layout;
         layout.shard_ranks = group;
         layout.zero = zero;
-        layout.sync = SyncChoice::kPreset;
+        layout.reduces_once = false;
         if (group > 1 && layout.data > group && layout.data % group == 0) offer(layout);
       }
     }
@@ -465,7 +465,7 @@ bool are_variations(const SearchLayout& a, const SearchLayout& b) {
   SearchLayout same = b;
   same.virtual_stages = a.virtual_stages;
   same.micro = a.micro;
-  same.sync = a.sync;
+  same.reduces_once = a.reduces_once;
   return a == same;
 }
 

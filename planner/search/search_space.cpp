@@ -141,10 +141,10 @@ class Enumeration {
     for (const ZeroPreset zero : space_.zero) {
       if (layout.data == 1 && zero != space_.zero.front()) continue;  // nothing to shard: all are the same
       layout.zero = layout.data == 1 ? ZeroPreset::kZero1 : zero;
-      layout.sync = SyncChoice::kPreset;
+      layout.reduces_once = false;
       layouts_.push_back(layout);
       if (layout.zero != ZeroPreset::kZero3) continue;
-      layout.sync = SyncChoice::kStep;
+      layout.reduces_once = true;
       layouts_.push_back(layout);
     }
   }
@@ -159,7 +159,7 @@ class Enumeration {
 
 ZeroPolicy SearchLayout::policy() const {
   ZeroPolicy policy = policy_of(zero);
-  if (sync == SyncChoice::kStep) policy.grad_sync_every = 0;
+  if (reduces_once) policy.grad_sync_every = 0;
   return policy;
 }
 
@@ -170,7 +170,7 @@ std::string to_string(const SearchLayout& layout) {
   if (layout.pipeline > 1) text += fmt::format(", {}", to_string(layout.schedule));
   if (layout.virtual_stages > 1) text += fmt::format(" of {} chunks", layout.virtual_stages);
   text += fmt::format(", micro-batches of {}", layout.micro);
-  text += fmt::format(", {}{}", to_string(layout.zero), layout.sync == SyncChoice::kStep ? " reducing once" : "");
+  text += fmt::format(", {}{}", to_string(layout.zero), layout.reduces_once ? " reducing once" : "");
   if (layout.shard_ranks > 0) text += fmt::format(" within groups of {}", layout.shard_ranks);
   if (layout.recompute != RecomputePolicy::kNone) text += fmt::format(", recompute {}", to_string(layout.recompute));
   return text;

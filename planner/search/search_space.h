@@ -15,9 +15,7 @@
 
 namespace trident {
 
-// How gradients are reduced within a step: as the preset says, or once.
-enum class SyncChoice : std::uint8_t { kPreset, kStep };
-
+// Where the ranks of a run stand, and what they do alike.
 struct SearchLayout {
   int data = 1, context = 1, pipeline = 1, tensor = 1;
   bool sequence_parallel = false;
@@ -25,7 +23,7 @@ struct SearchLayout {
   ScheduleKind schedule = ScheduleKind::k1f1b;
   std::int64_t micro = 1;
   ZeroPreset zero = ZeroPreset::kZero1;
-  SyncChoice sync = SyncChoice::kPreset;
+  bool reduces_once = false;  // parallel.grad_sync: "step", else the preset's
   RecomputePolicy recompute = RecomputePolicy::kNone;
   int shard_ranks = 0;  // hybrid sharding: ZeRO within groups of so many data ranks, copies between them; 0: over all
 

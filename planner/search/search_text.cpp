@@ -59,7 +59,7 @@ std::string variations_text(const FoundLayout& found) {
     const auto add = [&](const std::string& word) { words += (words.empty() ? "" : " and ") + word; };
     if (other.virtual_stages != layout.virtual_stages) add(fmt::format("{} chunks", other.virtual_stages));
     if (other.micro != layout.micro) add(fmt::format("micro-batches of {}", other.micro));
-    if (other.sync != layout.sync) add(other.sync == SyncChoice::kStep ? "reducing once" : "reducing as the preset does");
+    if (other.reduces_once != layout.reduces_once) add(other.reduces_once ? "reducing once" : "reducing as the preset does");
     text += fmt::format("{}{} {:+.1f} %", text.empty() ? "    or with " : ", ", words,
                         100 * (variation.seconds / found.seconds - 1));
   }
@@ -89,7 +89,7 @@ std::string equals_text(const SearchResult& result) {
   return equal < 2 ? "" : fmt::format("1 {} {} are equal within the error of predictions\n", equal == 2 ? "and" : "to", equal);
 }
 
-JsonValue sync_of(const SearchLayout& layout) { return layout.sync == SyncChoice::kStep ? JsonValue("step") : JsonValue(); }
+JsonValue sync_of(const SearchLayout& layout) { return layout.reduces_once ? JsonValue("step") : JsonValue(); }
 
 JsonValue json_of(const FoundLayout& found) {
   const SearchLayout& layout = found.layout;

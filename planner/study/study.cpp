@@ -188,7 +188,7 @@ StudyResult run_study_here(const StudySpec& spec, bool executes, CudaBackend& cu
     throw ConfigError("gpus: this machine's processors are none; name their cluster with --cluster, such as h100_sxm_ndr");
   check_device(spec);
   const int cores = cpu_machine_facts(1).core_share.at_once();
-  const CpuRates rates = named ? *named->processors : rates_of_this_machine(cores, Kept::kTaken);
+  const CpuRates rates = named ? *named->processors : rates_of_this_machine(cores);
   if (!executes) return run_study(spec, processor_hardware(rates), {}, progress);
   const auto on_point = [&](const PointConfig& point, StudyRow& row) { execute(point, rates, row, cuda); };
   StudyResult result = run_study(spec, processor_hardware(rates), on_point, progress);

@@ -39,17 +39,17 @@ ChatVariables variables_of(const JsonValue& special) {
   return out;
 }
 
-std::vector<ByteSpan> generated(const RenderedChat& chat) {
-  std::vector<ByteSpan> spans;
+std::vector<ByteRange> generated(const RenderedChat& chat) {
+  std::vector<ByteRange> spans;
   for (const RenderedSegment& it : chat.segments)
     if (it.in_generation && !spans.empty() && spans.back().end == it.begin) spans.back().end = it.end;
     else if (it.in_generation) spans.push_back({it.begin, it.end});
   return spans;
 }
 
-std::string in_words(const std::vector<ByteSpan>& spans) {
+std::string in_words(const std::vector<ByteRange>& spans) {
   std::string out;
-  for (const ByteSpan& span : spans) out += fmt::format(" {}-{}", span.begin, span.end);
+  for (const ByteRange& span : spans) out += fmt::format(" {}-{}", span.begin, span.end);
   return out;
 }
 
@@ -359,7 +359,7 @@ constexpr std::string_view kTurns = R"([{"role": "user", "content": "u"}, {"role
 std::string counted(std::string_view source, std::string_view row, LossKind kind) {
   const CountedChat chat = render_counted(ChatTemplate::parse(source, "t"), read_conversation(json(row), "f"), kind, {}, "f:7");
   std::string out;
-  for (const ByteSpan& span : chat.counted) out += "|" + chat.rendered.text.substr(span.begin, span.end - span.begin);
+  for (const ByteRange& span : chat.counted) out += "|" + chat.rendered.text.substr(span.begin, span.end - span.begin);
   return out;
 }
 

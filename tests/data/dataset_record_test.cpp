@@ -405,9 +405,9 @@ TEST_F(WholeCheck, NamesTheFirstFaultOfTheIndex) {
 TEST_F(WholeCheck, TellsHowFarItIs) {
   write_dataset(prefix_, {std::vector<std::int32_t>(1'200'000, 5)}, 1000);
   std::vector<std::int64_t> done;
-  summarize(IndexedDataset(prefix_), {}, [&](const SummaryProgress& seen) {
-    done.push_back(seen.tokens_done);
-    EXPECT_EQ(seen.tokens_total, 1'200'000);
+  summarize(IndexedDataset(prefix_), {}, [&](std::int64_t tokens, std::int64_t all) {
+    done.push_back(tokens);
+    EXPECT_EQ(all, 1'200'000);
   });
   EXPECT_EQ(done, (std::vector<std::int64_t>{524'288, 1'048'576, 1'200'000}));
 }

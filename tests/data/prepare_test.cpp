@@ -70,7 +70,7 @@ TEST_F(PrepareTest, AWholeFileIsOneDocument) {
 
 TEST_F(PrepareTest, EodEndsEveryDocumentThatHasText) {
   const PrepareStats stats =
-      prepare({input("a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"\"}\n{\"text\": \"two\"}\n")}, {.append_eod = AppendEod::kYes});
+      prepare({input("a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"\"}\n{\"text\": \"two\"}\n")}, {.append_eod = true});
   EXPECT_EQ(documents(), (Texts{"one<|endoftext|>", "", "two<|endoftext|>"}));
   EXPECT_EQ(stats.documents, 3);
   EXPECT_EQ(stats.empty_documents, 1);
@@ -84,7 +84,7 @@ TEST_F(PrepareTest, AnEmptyDocumentHasWhatIsPutAroundIt) {
   parts.special.before = {50256};
   const auto tokenizer = make_chain_tokenizer(std::move(parts));
   const std::string path = input("a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"\"}\n{\"text\": []}\n");
-  const PrepareStats stats = prepare_text(Texts{path}, *tokenizer, prefix_, {.append_eod = AppendEod::kYes});
+  const PrepareStats stats = prepare_text(Texts{path}, *tokenizer, prefix_, {.append_eod = true});
   EXPECT_EQ(documents(), (Texts{"<|endoftext|>one<|endoftext|>", "<|endoftext|><|endoftext|>", ""}));
   EXPECT_EQ(stats.empty_documents, 1);
   const PrepareOptions alone{.rule = {.around = Around::kLeftOut}, .overwrite = Overwrite::kYes};
@@ -93,7 +93,7 @@ TEST_F(PrepareTest, AnEmptyDocumentHasWhatIsPutAroundIt) {
 
 // The bytes that Megatron-LM's preprocess_data.py writes: an empty document is a repeated entry without a sequence.
 TEST_F(PrepareTest, TheBytesAreMegatrons) {
-  prepare({input("a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"\"}\n{\"text\": \"two\"}\n")}, {.append_eod = AppendEod::kYes});
+  prepare({input("a.jsonl", "{\"text\": \"one\"}\n{\"text\": \"\"}\n{\"text\": \"two\"}\n")}, {.append_eod = true});
   EXPECT_EQ(read_file(prefix_ + ".bin"), "\xF9\x01\x50\xC4\x19\x2D\x50\xC4");  // 505, 50256, 11545, 50256
   std::string expected = "MMIDIDX\0\0\1\0\0\0\0\0\0\0\x08"s;
   for (const int value : {2, 4}) expected += static_cast<char>(value) + "\0\0\0\0\0\0\0"s;           // sequences, documents + 1
@@ -124,7 +124,7 @@ TEST_F(PrepareTest, JsonLinesAreRead) {
 TEST_F(PrepareTest, ListsOfIdsAreTakenAsTheyAre) {
   const std::string path = input("a.jsonl", "{\"input_ids\": [505, 50256], \"labels\": [1]}\n{\"input_ids\": []}\n"
                                             "{\"input_ids\": \"two\"}\n");
-  const PrepareStats stats = prepare({path}, {.append_eod = AppendEod::kYes, .json_key = "input_ids"});
+  const PrepareStats stats = prepare({path}, {.append_eod = true, .json_key = "input_ids"});
   EXPECT_EQ(documents(), (Texts{"one<|endoftext|><|endoftext|>", "", "two<|endoftext|>"}));
   EXPECT_EQ(stats.tokens, 5);
   const auto refused = [&](const std::string& id, const std::string& why) {
@@ -226,9 +226,9 @@ TEST_F(PrepareTest, WorkersDoNotChangeTheOutput) {
   for (int i = 0; i < 500; ++i)
     lines += fmt::format("{{\"text\": \"document {} {}\"}}\n", i, std::string(static_cast<std::size_t>(i % 50), 'x'));
   const std::string path = input("a.jsonl", lines);
-  prepare({path}, {.append_eod = AppendEod::kYes});
+  prepare({path}, {.append_eod = true});
   const std::string bin = read_file(prefix_ + ".bin"), idx = read_file(prefix_ + ".idx");
-  const PrepareStats stats = prepare({path}, {.append_eod = AppendEod::kYes, .workers = 4});
+  const PrepareStats stats = prepare({path}, {.append_eod = true, .workers = 4});
   EXPECT_EQ(read_file(prefix_ + ".bin"), bin);
   EXPECT_EQ(read_file(prefix_ + ".idx"), idx);
   EXPECT_EQ(stats.documents, 500);
@@ -321,7 +321,7 @@ TEST_F(PrepareTest, WhatChangedMeanwhileIsNotThereAlready) {
 
 TEST_F(PrepareTest, TheExcerptHasItsChapters) {
   const PrepareStats stats =
-      prepare({std::string(TRIDENT_EXCERPT) + "/train.txt"}, {.append_eod = AppendEod::kYes, .separator_line = "<|endoftext|>"});
+      prepare({std::string(TRIDENT_EXCERPT) + "/train.txt"}, {.append_eod = true, .separator_line = "<|endoftext|>"});
   EXPECT_GE(stats.bytes, 200'000);
   EXPECT_EQ(stats.documents, 88);  // 50 + 40 chapters less the two held out
   EXPECT_EQ(stats.tokens, IndexedDataset(prefix_).num_tokens());

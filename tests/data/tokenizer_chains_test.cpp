@@ -107,7 +107,7 @@ TEST(TokenizerChains, ControlTextsAreCountedAndMayBePlain) {
   EXPECT_EQ(tokenizer->decode(plain), text);
   for (const std::int32_t id : plain) EXPECT_LT(id, 100257);
   // A range that holds one byte of a control text keeps it from being one.
-  const std::vector<TextRange> ranges{{13, 14}};
+  const std::vector<ByteRange> ranges{{13, 14}};
   encoder->encode(text, &some, {.plain = ranges});
   EXPECT_EQ(some.front(), 64);
   EXPECT_EQ(some.back(), 100258);

@@ -112,7 +112,7 @@ bool chat_template(std::string_view input) {
         }
         require(end == rendered.text.size(), "segments up to {} of {}", end, rendered.text.size());
         end = 0;
-        for (const ByteSpan& span : counted) {
+        for (const ByteRange& span : counted) {
           require(span.begin >= end && span.end > span.begin && span.end <= rendered.text.size(), "counted [{}, {})", span.begin,
                   span.end);
           end = span.end;

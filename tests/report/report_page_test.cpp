@@ -51,7 +51,7 @@ ReportPage page_of(const std::string& name) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   LinePlot plot{name, name, name, AxisScale::kLinear, AxisScale::kLog2, {{name, {{1, 2}, {2, nan}, {3, 8}}, Hue::kGreen}},
                 4.0,  name};
-  Timeline timeline{name, {{name, Hue::kBlue}}, {{name, {{0.5, 1.5, TimelineLane::kUpper, 0, name, 7}}}}};
+  Timeline timeline{name, {{name, Hue::kBlue}}, {{name, {{0.5, 1.5, false, 0, name, 7}}}}};
   return {name,
           name,
           {{name,
@@ -117,9 +117,9 @@ TEST(ReportPage, ChartsHaveTheirNumbers) {
 
 TEST(ReportPage, TimelinesHaveTheirSpans) {
   Timeline timeline{"t", {{"forward", Hue::kBlue}, {"gather", Hue::kPurple}}, {{"stage 0", {}}, {"stage 1", {}}}};
-  timeline.rows[1].spans = {{0, 0.25, TimelineLane::kUpper, 0, "forward of block 1", 0},
-                            {0.1, 0.2, TimelineLane::kLower, 1, "gather", TimelineSpan::kNoNumber},
-                            {0.25, 0.5, TimelineLane::kUpper, 0, "forward of block 1", 1}};
+  timeline.rows[1].spans = {{0, 0.25, false, 0, "forward of block 1", 0},
+                            {0.1, 0.2, true, 1, "gather", TimelineSpan::kNoNumber},
+                            {0.25, 0.5, false, 0, "forward of block 1", 1}};
   const JsonValue data = parsed(timeline_json(timeline));
   EXPECT_EQ(data.find("end")->as_integer(), 500'000'000);
   EXPECT_EQ(to_json_text(*data.find("what")), R"(["forward of block 1","gather"])");

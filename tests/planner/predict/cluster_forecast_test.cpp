@@ -371,7 +371,7 @@ TEST(PlanDrawings, TheTimelineHasEverySpanWhereItIs) {
     for (const TimelineRow& row : whole.rows) {
       double before[2] = {0, 0};
       for (const TimelineSpan& span : row.spans) {
-        double& end = before[static_cast<std::size_t>(span.lane)];
+        double& end = before[span.beside ? 1 : 0];
         EXPECT_GE(span.start, end - 1e-12);
         end = span.end;
         computes += span.number != TimelineSpan::kNoNumber ? 1 : 0;

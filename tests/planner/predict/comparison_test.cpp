@@ -112,7 +112,7 @@ TEST(Comparison, WithFewerCoresThanRanksTheProcessorsWorkIsCompared) {
   const PredictedStep step = step_of(inputs.plan, prices);
   const StepTimes times = some_times();
   const Comparison c = compare(step, "", {1000, {}}, measured(times, 2));
-  EXPECT_EQ(c.clock, Comparison::Clock::kProcessor);
+  EXPECT_TRUE(c.by_processor);
   EXPECT_EQ(c.step_measured, 4 * times.computing());
   // All work of all ranks, whatever hides it: by hand from the records.
   const Forecast forecast = forecast_run(inputs.plan, prices, nullptr);
@@ -356,7 +356,7 @@ TEST(StepTimelines, ShowWaitingApartAndMayBeCut) {
   EXPECT_EQ(timeline.rows[0].spans[1].start, 1);
   EXPECT_EQ(timeline.rows[0].spans[1].end, 3);
   EXPECT_EQ(timeline.rows[0].spans[1].number, 0);
-  EXPECT_EQ(timeline.rows[0].spans[2].lane, TimelineLane::kLower);
+  EXPECT_TRUE(timeline.rows[0].spans[2].beside);
   const Timeline cut = step_timeline("a step", {program}, spans, 2);
   EXPECT_EQ(cut.rows[0].spans.size(), 2u);
   expect_parts(cut.title, {"first 2"});
