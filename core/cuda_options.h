@@ -13,6 +13,8 @@ struct NcclMaxCtas {
   bool operator==(const NcclMaxCtas&) const = default;
 };
 
+enum class Determinism : std::uint8_t { kRequired, kNotRequired };  // whether the same call has to give the same bits every time
+
 struct CudaOptions {
   bool tf32 = false;               // products of f32 operands on tensor cores, with operands rounded to 10 bits of mantissa
   bool deterministic = true;       // products and attention give the same bits every time

@@ -11,6 +11,7 @@
 #include <initializer_list>
 #include <string>
 
+#include "core/cuda_options.h"
 #include "device/ops.h"
 
 namespace trident {
@@ -20,9 +21,6 @@ enum class F32Products : std::uint8_t {
   kF32,
   kTf32,  // operands rounded to 10 bits of mantissa: tensor cores
 };
-
-// Whether the same call has to give the same bits every time.
-enum class Determinism : std::uint8_t { kRequired, kNotRequired };
 
 // How the addresses of a call's operands are aligned: what an algorithm may rely on.
 enum class PointerAlignment : std::uint8_t {

@@ -29,7 +29,7 @@ CudaOpsOptions ops_options(int number, const CudaOptions& options) {
   if (options.tf32) chosen.matmul.f32_products = F32Products::kTf32;
   if (!options.deterministic) {
     chosen.matmul.determinism = Determinism::kNotRequired;
-    chosen.attention.determinism = AttentionDeterminism::kNo;
+    chosen.attention.determinism = Determinism::kNotRequired;
   }
   if (const std::int64_t spare = options.spare_multiprocessors; spare > 0) {
     const int all = properties_of(number).multiProcessorCount;
@@ -38,7 +38,7 @@ CudaOpsOptions ops_options(int number, const CudaOptions& options) {
                                     "cuda.nccl_max_ctas allows, or to 0", spare, number, all));
     chosen.matmul.multiprocessors = static_cast<std::int32_t>(all - spare);
   }
-  if (options.epilogues) chosen.fused = FusedProducts::kYes;
+  chosen.fused = options.epilogues;
   if (options.autotune) {
     chosen.matmul.autotune.emplace();
     chosen.matmul.autotune->file = *options.autotune;

@@ -1,20 +1,11 @@
 #include "device/cuda/cuda_error.h"
 
-#include <cstdint>
-
 #include "core/check.h"
 #include "device/no_allocation.h"
 
 namespace trident {
 
 namespace {
-
-enum class Blame : std::uint8_t { kSetup, kHardware, kProgram };
-
-struct Diagnosis {
-  Blame blame;
-  std::string remedy;
-};
 
 std::string driver_remedy() {
   int driver = 0, runtime = 0;
@@ -73,18 +64,20 @@ Diagnosis diagnose(cudaError_t status) {
   std::string where;
   if (cudaGetDevice(&device) == cudaSuccess) where = fmt::format(" on CUDA device {}", device);
   cudaGetLastError();  // the runtime keeps it for whoever asks next
-  const Diagnosis diagnosis = diagnose(status);
-  const std::string text =
-      fmt::format("{}: {} ({}){}; {}", what, cudaGetErrorName(status), cudaGetErrorString(status), where, diagnosis.remedy);
-  switch (diagnosis.blame) {
+  const auto [blame, remedy] = diagnose(status);
+  throw_blamed(blame, fmt::format("{}: {} ({}){}; {}", what, cudaGetErrorName(status), cudaGetErrorString(status), where, remedy));
+}
+
+}  // namespace
+
+void throw_blamed(Blame blame, const std::string& text) {
+  switch (blame) {
     case Blame::kSetup: throw ConfigError(text);
     case Blame::kHardware: throw CommunicationError(text);
     case Blame::kProgram: break;
   }
   throw InternalError(text);
 }
-
-}  // namespace
 
 void check_cuda(cudaError_t status, std::string_view what) {
   if (status != cudaSuccess) [[unlikely]]

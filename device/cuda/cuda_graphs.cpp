@@ -13,10 +13,8 @@
 namespace trident {
 namespace {
 
-struct DestroyGraph {
-  void operator()(cudaGraph_t graph) const { cudaGraphDestroy(graph); }
-};
-using OwnedGraph = std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, DestroyGraph>;
+using OwnedGraph =
+    std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, decltype([](cudaGraph_t graph) { cudaGraphDestroy(graph); })>;
 
 // Captures what `work` enqueues on `stream` as a graph; nothing of it runs. The capture ends in any case.
 OwnedGraph captured(cudaStream_t stream, FunctionRef<void()> work) {

@@ -17,12 +17,9 @@ namespace trident {
 
 class CudaStream;
 
-// Whether what follows a product is left to the library where it can (Ops::matmul_bias and the others).
-enum class FusedProducts : std::uint8_t { kNo, kYes };
-
 struct CudaOpsOptions {
   CublasLtOptions matmul;
-  FusedProducts fused = FusedProducts::kNo;
+  bool fused = false;  // what follows a product is left to the library where it can (Ops::matmul_bias and the others)
   CudnnAttentionOptions attention;
 };
 
@@ -67,11 +64,11 @@ class CudaOps final : public Ops {
   void add_bias_gradient(Stream& stream, const FusedMatmul& fused);
 
   int device_;
-  FusedProducts fused_;
+  bool fused_;
   CublasLtHandle blas_;
   CudnnHandle cudnn_;
   // The library's epilogues add no matrix; its C would have to be another than its D.
-  bool fuses(Epilogue epilogue) const { return fused_ == FusedProducts::kYes && epilogue != Epilogue::kSummands; }
+  bool fuses(Epilogue epilogue) const { return fused_ && epilogue != Epilogue::kSummands; }
 
   CublasLtMatmul matmul_;
   CudnnAttention attention_;

@@ -102,8 +102,7 @@ CudnnAttention::Pass CudnnAttention::plan(const AttentionShape& shape, Attention
     pass.plan = CudnnPlan::find(backward ? attention_backward_graph(pass.rule.piece, options_.determinism)
                                          : attention_forward_graph(pass.rule.piece),
                                 {.handle = handle_.get()},
-                                {.workspace_bytes = std::numeric_limits<std::int64_t>::max(),
-                                 .deterministic = !backward || options_.determinism == AttentionDeterminism::kYes},
+                                backward ? options_.determinism : Determinism::kRequired,
                                 &pass.rule.why_not);
   }
   const PieceBytes bytes(pass.plan ? pass.rule.piece : shape);
@@ -113,7 +112,7 @@ CudnnAttention::Pass CudnnAttention::plan(const AttentionShape& shape, Attention
     return at;
   };
   if (backward) pass.delta_at = take(bytes.rows);
-  if (backward && pass.plan && options_.determinism == AttentionDeterminism::kNo)
+  if (backward && pass.plan && options_.determinism == Determinism::kNotRequired)
     pass.d_q_sum_at = take(pass.rule.piece.head_dim * bytes.rows);
   pass.plan_at = take(pass.plan ? pass.plan->workspace_bytes() : 0);
   return pass;
@@ -185,7 +184,7 @@ void CudnnAttention::backward(cudaStream_t stream, const AttentionShape& shape, 
     const std::int64_t sample = i * pass.rule.piece.batch * pass.rule.piece.kv_heads / shape.kv_heads;
     if (shape.interval > 0) operands.add(kFirstKey, first_key.as<std::int32_t>() + sample * shape.query_length);
     operands.add(kDelta, workspace + pass.delta_at);
-    if (options_.determinism == AttentionDeterminism::kNo) operands.add(kDQSum, workspace + pass.d_q_sum_at);
+    if (options_.determinism == Determinism::kNotRequired) operands.add(kDQSum, workspace + pass.d_q_sum_at);
     pass.plan->execute(handle_.get(), operands.uids(), operands.pointers(), workspace + pass.plan_at);
   }
 }
@@ -244,7 +243,7 @@ std::string CudnnAttention::describe(const Pass& pass) const {
 std::string CudnnAttention::describe(const AttentionShape& shape) const {
   const Entry& entry = prepared(shape);
   return fmt::format("attention {}: forward {}, {}backward {}, workspace {:.1f} MB", trident::describe(shape),
-                     describe(entry.forward), options_.determinism == AttentionDeterminism::kYes ? "deterministic " : "",
+                     describe(entry.forward), options_.determinism == Determinism::kRequired ? "deterministic " : "",
                      describe(entry.backward), static_cast<double>(workspace_bytes(shape)) / 1e6);
 }
 

@@ -18,8 +18,8 @@ namespace trident {
 
 class CudnnAttention {
  public:
-  // `handle` outlives the object. cuDNN's forward pass gives the same bits every time, its backward pass with determinism kYes (the
-  // default).
+  // `handle` outlives the object. cuDNN's forward pass gives the same bits every time, its backward pass where that is required
+  // (the default).
   CudnnAttention(const CudnnHandle& handle, const CudnnAttentionOptions& options = {});
 
   // Makes the plans of forward and backward (about a second each, cuDNN compiles kernels; idempotent) and returns the workspace of

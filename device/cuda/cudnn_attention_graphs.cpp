@@ -142,8 +142,8 @@ void key_gradient(Builder& b, CudnnTensor x, CudnnTensor y, CudnnTensor result) 
 
 }  // namespace
 
-CudnnGraph attention_backward_graph(const AttentionShape& shape, AttentionDeterminism determinism) {
-  const bool deterministic = determinism == AttentionDeterminism::kYes;
+CudnnGraph attention_backward_graph(const AttentionShape& shape, Determinism determinism) {
+  const bool deterministic = determinism == Determinism::kRequired;
   Builder b(shape, deterministic ? "deterministic backward" : "backward");
   CudnnGraph& g = b.graph;
   const CudnnTensor q = b.query_tensor(kQ), d_out = b.query_tensor(kDOut), out = b.query_tensor(kOut);

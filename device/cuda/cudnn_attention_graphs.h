@@ -35,11 +35,6 @@ enum Uid : std::int64_t {
 };
 }  // namespace attention_tensor
 
-enum class AttentionDeterminism : std::uint8_t {
-  kNo,   // blocks of keys add to d_q in the order in which they finish
-  kYes,  // d_score is kept whole (2 * B * N * Sq * Sk bytes of workspace) and d_q is one product
-};
-
 // Whether the causal mask hides anything, intervals included: without, the graph has none.
 bool causal_mask_hides(const AttentionShape& shape);
 // "B2 N8 K2 Sq1024 Sk1024 D64 causal bf16", with offsets where they are not zero.
@@ -47,6 +42,8 @@ std::string describe(const AttentionShape& shape);
 
 // Shapes in bf16 or f16 with at least one query and key, whose first query sees a key; with intervals, whose keys begin at 0.
 CudnnGraph attention_forward_graph(const AttentionShape& shape);
-CudnnGraph attention_backward_graph(const AttentionShape& shape, AttentionDeterminism determinism);
+// kRequired: d_score is kept whole (2 * B * N * Sq * Sk bytes of workspace) and d_q is one product; else blocks of keys add to d_q
+// in the order in which they finish.
+CudnnGraph attention_backward_graph(const AttentionShape& shape, Determinism determinism);
 
 }  // namespace trident

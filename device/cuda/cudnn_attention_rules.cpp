@@ -84,7 +84,7 @@ AttentionPass attention_pass(const AttentionShape& shape, AttentionDirection dir
                              const CudnnAttentionOptions& options) {
   AttentionPass pass{.why_not = refusal(shape, direction, compute_major, cudnn), .piece = shape};
   pass.by_cudnn = pass.why_not.empty();
-  if (!pass.by_cudnn || direction == AttentionDirection::kForward || options.determinism == AttentionDeterminism::kNo) return pass;
+  if (!pass.by_cudnn || direction == AttentionDirection::kForward || options.determinism == Determinism::kNotRequired) return pass;
   const std::int64_t sample_bytes = d_score_bytes(shape, shape.query_heads);
   if (sample_bytes <= options.d_score_bytes || shape.kv_heads == 1) {
     pass.piece.batch = piece_size(shape.batch, shape.query_heads * shape.query_length, sample_bytes, options.d_score_bytes);

@@ -17,7 +17,7 @@ std::string cudnn_version_text(std::size_t version);
 std::optional<std::string> cudnn_version_problem(std::size_t version);
 
 struct CudnnAttentionOptions {
-  AttentionDeterminism determinism = AttentionDeterminism::kYes;
+  Determinism determinism = Determinism::kRequired;
   // A deterministic backward runs in pieces so that d_score takes no more than this, if one key/value head's does not.
   std::int64_t d_score_bytes = kGpuScoreGradients;
 };

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/check.h"
+#include "device/cuda/cuda_error.h"
 #include "device/no_allocation.h"
 
 namespace trident {
@@ -23,36 +24,30 @@ std::string last_cudnn_message() {
 
 bool is_unsupported(cudnnStatus_t status) { return CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_NOT_SUPPORTED; }
 
-struct Remedy {
-  std::string_view text;
-  bool is_bug = false;  // of this program; otherwise the machine or its set-up
-};
-
-Remedy remedy(cudnnStatus_t status) {
+Diagnosis diagnose(cudnnStatus_t status) {
   switch (status) {
     case CUDNN_STATUS_SUBLIBRARY_VERSION_MISMATCH:
     case CUDNN_STATUS_SUBLIBRARY_LOADING_FAILED:
-    case CUDNN_STATUS_NOT_SUPPORTED_SUBLIBRARY_UNAVAILABLE: return {"all of cuDNN's libraries must be there, of one version"};
+    case CUDNN_STATUS_NOT_SUPPORTED_SUBLIBRARY_UNAVAILABLE:
+      return {Blame::kSetup, "all of cuDNN's libraries must be there, of one version"};
     case CUDNN_STATUS_NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING:
-      return {"cuDNN compiles kernels: install NVRTC (libnvrtc) of the CUDA version that cuDNN was made for"};
+      return {Blame::kSetup, "cuDNN compiles kernels: install NVRTC (libnvrtc) of the CUDA version that cuDNN was made for"};
     case CUDNN_STATUS_NOT_SUPPORTED_INCOMPATIBLE_CUDA_DRIVER:
     case CUDNN_STATUS_NOT_SUPPORTED_INCOMPATIBLE_CUDART:
-      return {"install a driver that is at least as new as cuDNN's CUDA version"};
+      return {Blame::kSetup, "install a driver that is at least as new as cuDNN's CUDA version"};
     case CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED:
     case CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED:
-      return {"memory is used up: a smaller micro-batch, or end the processes that nvidia-smi lists"};
+      return {Blame::kSetup, "memory is used up: a smaller micro-batch, or end the processes that nvidia-smi lists"};
     default: break;
   }
   if (CUDNN_STATUS_CATEGORY(status) == CUDNN_STATUS_EXECUTION_FAILED)
-    return {"a kernel failed, perhaps an earlier one: CUDA_LAUNCH_BLOCKING=1 shows which", true};
-  return {"the library was called wrongly", true};
+    return {Blame::kProgram, "a kernel failed, perhaps an earlier one: CUDA_LAUNCH_BLOCKING=1 shows which"};
+  return {Blame::kProgram, "the library was called wrongly"};
 }
 
 [[noreturn]] void throw_cudnn_error(cudnnStatus_t status, std::string_view what, std::string_view said) {
-  const Remedy r = remedy(status);
-  const std::string text = fmt::format("{}: {}; {}", what, said, r.text);
-  if (r.is_bug) throw InternalError(text);
-  throw ConfigError(text);
+  const auto [blame, remedy] = diagnose(status);
+  throw_blamed(blame, fmt::format("{}: {}; {}", what, said, remedy));
 }
 
 }  // namespace
@@ -279,7 +274,7 @@ std::vector<CudnnDescriptor> engine_configs(const CudnnDescriptor& graph, const 
 
 }  // namespace
 
-std::optional<CudnnPlan> CudnnPlan::find(CudnnGraph graph, const CudnnTarget& target, const CudnnPlanLimits& limits,
+std::optional<CudnnPlan> CudnnPlan::find(CudnnGraph graph, const CudnnTarget& target, Determinism determinism,
                                          std::string* why) {
   TRIDENT_CHECK((target.handle != nullptr) != (target.device != nullptr), "{}: a plan is for a handle or a described GPU",
                 graph.name());
@@ -294,7 +289,7 @@ std::optional<CudnnPlan> CudnnPlan::find(CudnnGraph graph, const CudnnTarget& ta
   std::optional<std::pair<cudnnStatus_t, std::string>> blamed_on_machine;
   for (CudnnDescriptor& config : engine_configs(kept, target)) {
     const Engine engine = engine_of(config);
-    if (limits.deterministic && !engine.deterministic) {
+    if (determinism == Determinism::kRequired && !engine.deterministic) {
       *why = fmt::format("engine {} is not deterministic", engine.number);
       continue;
     }
@@ -303,14 +298,10 @@ std::optional<CudnnPlan> CudnnPlan::find(CudnnGraph graph, const CudnnTarget& ta
     if (target.handle != nullptr) plan.set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, target.handle);
     if (target.device != nullptr) plan.set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *target.device);
     if (const cudnnStatus_t status = plan.try_finalize(why); status != CUDNN_STATUS_SUCCESS) {
-      if (!remedy(status).is_bug) blamed_on_machine = {status, *why};
+      if (diagnose(status).blame != Blame::kProgram) blamed_on_machine = {status, *why};
       continue;
     }
     const std::int64_t bytes = plan.get_int64(CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE);
-    if (bytes > limits.workspace_bytes) {
-      *why = fmt::format("engine {} wants a workspace of {} bytes, {} are allowed", engine.number, bytes, limits.workspace_bytes);
-      continue;
-    }
     graph.keep(std::move(config));
     CudnnPlan found(std::move(graph), std::move(plan));
     found.workspace_bytes_ = bytes;

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/cuda_options.h"
 namespace trident {
 
 // Nothing on success. Otherwise one line: `what` it was for, the call, cuDNN's name of the status and its last message, the
@@ -118,18 +119,13 @@ class CudnnGraph {
   std::int64_t next_uid_ = kFirstOwnUid;
 };
 
-// A plan must promise these.
-struct CudnnPlanLimits {
-  std::int64_t workspace_bytes = 0;
-  bool deterministic = false;  // engines that say they are not are passed over
-};
-
 // An executable plan with the graph it was made from.
 class CudnnPlan {
  public:
-  // The first plan of cuDNN's heuristics (mode A) within the limits; without one nullopt, and why the last candidate was none.
+  // The first plan of cuDNN's heuristics (mode A), of engines that do not say that they are not deterministic where that is
+  // required; without one nullopt, and why the last candidate was none.
   // ConfigError if the machine is to blame: cuDNN compiles kernels, for which it needs NVRTC and a driver of the right version.
-  static std::optional<CudnnPlan> find(CudnnGraph graph, const CudnnTarget& target, const CudnnPlanLimits& limits,
+  static std::optional<CudnnPlan> find(CudnnGraph graph, const CudnnTarget& target, Determinism determinism,
                                        std::string* why);
 
   std::int64_t workspace_bytes() const { return workspace_bytes_; }

@@ -55,7 +55,7 @@ class CudaGraphsTest : public ::testing::Test {
   const SimulatedScope scope_{{.stream_order = simulated::StreamOrder::kTargetFirst}};
   Doorbell bell_;
   Progress progress_{bell_};
-  CudaOps ops_{0, {.matmul = {}, .fused = FusedProducts::kYes, .attention = {}}};
+  CudaOps ops_{0, {.matmul = {}, .fused = true, .attention = {}}};
   CudaStream stream_{0, "compute", CudaStream::Mode::kImmediate, progress_, 0}, other_{0, "other", CudaStream::Mode::kQueue, progress_, 0};
 };
 

@@ -145,7 +145,7 @@ class CudaFusedTest : public CudaOpsTest {
                                  d_bias.view());
     });
   }
-  CudaOps fused_{0, {.matmul = {}, .fused = FusedProducts::kYes, .attention = {}}};
+  CudaOps fused_{0, {.matmul = {}, .fused = true, .attention = {}}};
 };
 
 TEST_F(CudaFusedTest, OneProductForBothWhereItIsAskedForAndCanBe) {
@@ -274,7 +274,7 @@ struct Announced {
 
 CudaOpsOptions fusing() {
   CudaOpsOptions options;
-  options.fused = FusedProducts::kYes;
+  options.fused = true;
   return options;
 }
 

@@ -89,7 +89,7 @@ void check_own_numbers(const AttentionShape& s, const reference::Intervals& inte
   EXPECT_EQ(simulated::cudnn_counts().executions, executions) << describe(s);
 }
 
-CudnnAttentionOptions fast() { return {.determinism = AttentionDeterminism::kNo}; }
+CudnnAttentionOptions fast() { return {.determinism = Determinism::kNotRequired}; }
 CudnnAttentionOptions in_small_pieces() { return {.d_score_bytes = 1}; }
 
 // ---- cuDNN's graphs

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <cstdint>
-#include <limits>
 
 #include "device/cuda/cudnn_attention_graphs.h"
 #include "device/cuda/cudnn_handle.h"
@@ -12,8 +11,6 @@
 namespace trident {
 namespace {
 
-constexpr std::int64_t kUnlimited = std::numeric_limits<std::int64_t>::max();
-
 AttentionShape shape() {
   AttentionShape s;
   s.batch = 3, s.query_heads = 4, s.kv_heads = 2, s.query_length = 12, s.key_length = 16, s.head_dim = 8;
@@ -21,24 +18,21 @@ AttentionShape shape() {
   return s;
 }
 
-TEST(CudnnPlan, KeepsItsLimits) {
+TEST(CudnnPlan, IsDeterministicWhereThatIsRequired) {
   const CudnnHandle handle(0);
-  const auto graph = [&] { return attention_backward_graph(shape(), AttentionDeterminism::kYes); };
+  const auto graph = [&] { return attention_backward_graph(shape(), Determinism::kRequired); };
   std::string why;
-  const auto any = CudnnPlan::find(graph(), {.handle = handle.get()}, {kUnlimited, false}, &why);
+  const auto any = CudnnPlan::find(graph(), {.handle = handle.get()}, Determinism::kNotRequired, &why);
   ASSERT_TRUE(any);
   EXPECT_EQ(any->engine(), 9);  // cuDNN's favourite that can be planned
-  const auto deterministic = CudnnPlan::find(graph(), {.handle = handle.get()}, {any->workspace_bytes(), true}, &why);
+  const auto deterministic = CudnnPlan::find(graph(), {.handle = handle.get()}, Determinism::kRequired, &why);
   ASSERT_TRUE(deterministic);
   EXPECT_EQ(deterministic->engine(), 6);
-  EXPECT_FALSE(CudnnPlan::find(graph(), {.handle = handle.get()}, {any->workspace_bytes() - 1, true}, &why));
-  EXPECT_EQ(why, fmt::format("engine 6 wants a workspace of {} bytes, {} are allowed", any->workspace_bytes(),
-                             any->workspace_bytes() - 1));
 }
 
 TEST(CudnnPlan, ATargetIsAHandleOrADescribedGpu) {
   std::string why;
-  EXPECT_THROW(CudnnPlan::find(attention_forward_graph(shape()), {}, {kUnlimited, true}, &why), InternalError);
+  EXPECT_THROW(CudnnPlan::find(attention_forward_graph(shape()), {}, Determinism::kRequired, &why), InternalError);
 }
 
 // A shape that cuDNN does not take has no plan; a machine on which cuDNN cannot make plans is an error.
@@ -46,7 +40,7 @@ TEST(CudnnPlan, WhatTheMachineLacksIsNotMistakenForTheShape) {
   const CudnnHandle handle(0);
   std::string why;
   const auto find = [&] {
-    return CudnnPlan::find(attention_forward_graph(shape()), {.handle = handle.get()}, {kUnlimited, true}, &why);
+    return CudnnPlan::find(attention_forward_graph(shape()), {.handle = handle.get()}, Determinism::kRequired, &why);
   };
   // Engine 9 is passed over: 1 and 6 are what is left.
   simulated::fail_next("execution plan", CUDNN_STATUS_NOT_SUPPORTED_RUNTIME_PREREQUISITE_MISSING);
@@ -76,7 +70,7 @@ TEST(CudnnPlan, TensorsThatDoNotFitAreNamed) {
   const CudnnHandle handle(0);
   std::string why;
   const std::string text = error_of<InternalError>([&] {
-    CudnnPlan::find(std::move(graph), {.handle = handle.get()}, {kUnlimited, false}, &why);
+    CudnnPlan::find(std::move(graph), {.handle = handle.get()}, Determinism::kNotRequired, &why);
   });
   EXPECT_TRUE(contains(text, "a test's graph: operation graph: cudnnBackendFinalize returned CUDNN_STATUS_BAD_PARAM")) << text;
   EXPECT_THROW(CudnnGraph("names").memory(1000, CUDNN_DATA_FLOAT, {1, 1, 1, 1}, {1, 1, 1, 1}), InternalError);

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <fstream>
 #include <iterator>
-#include <limits>
 #include <set>
 
 #include "device/gpu_workspaces.h"
@@ -46,17 +45,17 @@ AttentionShape shape(std::int64_t batch, std::int64_t query_heads, std::int64_t 
 enum class Graph : std::uint8_t { kForward, kBackward, kDeterministicBackward };
 
 AttentionPass pass_of(const Gpu& gpu, Graph graph, const AttentionShape& s) {
-  const AttentionDeterminism determinism = graph == Graph::kBackward ? AttentionDeterminism::kNo : AttentionDeterminism::kYes;
+  const Determinism determinism = graph == Graph::kBackward ? Determinism::kNotRequired : Determinism::kRequired;
   return attention_pass(s, graph == Graph::kForward ? AttentionDirection::kForward : AttentionDirection::kBackward,
                         gpu.compute_major, cudnnGetVersion(), {.determinism = determinism});
 }
 
 std::optional<CudnnPlan> plan(const Gpu& gpu, Graph graph, const AttentionShape& s, std::string* why) {
-  const AttentionDeterminism determinism = graph == Graph::kBackward ? AttentionDeterminism::kNo : AttentionDeterminism::kYes;
+  const Determinism determinism = graph == Graph::kBackward ? Determinism::kNotRequired : Determinism::kRequired;
   return CudnnPlan::find(
       graph == Graph::kForward ? attention_forward_graph(s) : attention_backward_graph(s, determinism),
       {.device = &gpu.properties},
-      {.workspace_bytes = std::numeric_limits<std::int64_t>::max(), .deterministic = graph != Graph::kBackward}, why);
+      determinism, why);
 }
 
 void expect_plan(const Gpu& gpu, Graph graph, const AttentionShape& s) {
