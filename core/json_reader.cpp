@@ -1,12 +1,14 @@
 #include "core/json_reader.h"
 
 #include <algorithm>
+#include <array>
 #include <cctype>
 #include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <span>
 
+#include "core/at.h"
 #include "core/file_io.h"
 #include "core/json_scanner.h"
 #include "core/printable.h"
@@ -196,16 +198,9 @@ std::string in_quotes(std::string_view text, std::size_t max_chars) {
 }
 
 std::string_view describe(JsonValue::Kind kind) {
-  switch (kind) {
-    case JsonValue::Kind::kNull: return "null";
-    case JsonValue::Kind::kBool: return "true or false";
-    case JsonValue::Kind::kInteger: return "an integer";
-    case JsonValue::Kind::kNumber: return "a number";
-    case JsonValue::Kind::kString: return "a string";
-    case JsonValue::Kind::kArray: return "a list";
-    case JsonValue::Kind::kObject: return "an object";
-  }
-  return "?";
+  constexpr std::array<std::string_view, 7> kKinds{"null",     "true or false", "an integer", "a number",
+                                                   "a string", "a list",        "an object"};
+  return at(kKinds, kind);
 }
 
 JsonValue parse_json(std::string_view text, std::string_view source, const JsonRules& rules) {

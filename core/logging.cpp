@@ -4,16 +4,6 @@
 
 namespace trident {
 
-std::string_view to_string(LogLevel level) {
-  switch (level) {
-    case LogLevel::kDebug: return "debug";
-    case LogLevel::kInfo: return "info";
-    case LogLevel::kWarning: return "warning";
-    case LogLevel::kError: return "error";
-  }
-  return "?";
-}
-
 void LogSink::write(LogLevel level, std::string_view tag, std::string_view message) {
   if (level < threshold_) return;
   std::string line(tag);

@@ -6,6 +6,7 @@
 
 #include <fmt/core.h>
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -14,11 +15,13 @@
 #include <string_view>
 #include <utility>
 
+#include "core/named_enum.h"
+
 namespace trident {
 
 enum class LogLevel : std::uint8_t { kDebug, kInfo, kWarning, kError };
-
-std::string_view to_string(LogLevel level);
+template <>
+inline constexpr std::array<std::string_view, 4> kNamesOf<LogLevel>{"debug", "info", "warning", "error"};
 
 // Writes lines to a stream that outlives it. Safe to call from several threads; flushed per line.
 class LogSink {

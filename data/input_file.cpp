@@ -45,15 +45,6 @@ Compression compression_of(std::string_view head) {
   return is_gzip(head) ? Compression::kGzip : is_zstd(head) ? Compression::kZstd : Compression::kNone;
 }
 
-std::string_view name_of(Compression compression) {
-  switch (compression) {
-    case Compression::kNone: return "uncompressed";
-    case Compression::kGzip: return "gzip-compressed";
-    case Compression::kZstd: return "zstd-compressed";
-  }
-  return "?";
-}
-
 std::string_view ending_of(Compression compression) {
   return compression == Compression::kGzip ? ".gz" : compression == Compression::kZstd ? ".zst" : "";
 }
@@ -84,7 +75,7 @@ InputFile identify_standard_input(const std::function<void()>& waiting) {
   }
   if (const Compression found = compression_of(*input.begun); found != Compression::kNone)
     throw DataError(fmt::format("{}: holds {} data; decompress it before: {} -dc FILE | trident data prepare --input - ...",
-                                input.path, name_of(found), found == Compression::kGzip ? "gzip" : "zstd"));
+                                input.path, to_string(found), found == Compression::kGzip ? "gzip" : "zstd"));
   refuse_foreign(input.path, "", *input.begun);
   if (first != std::string::npos && (*input.begun)[first] == '{') input.kind = InputKind::kJsonLines;
   return input;
@@ -144,8 +135,8 @@ InputFile identify_input(const std::string& path, const std::function<void()>& w
   const std::string_view stem = stem_of(path, named);
   refuse_foreign(path, stem, head);
   if (const Compression found = compression_of(head); found != named && !head.empty()) {
-    throw DataError(fmt::format("{}: is {} by its name, but holds {} data; rename it to {}{}", path, name_of(named), name_of(found),
-                                stem, ending_of(found)));
+    throw DataError(fmt::format("{}: is {} by its name, but holds {} data; rename it to {}{}", path, to_string(named),
+                                to_string(found), stem, ending_of(found)));
   }
   const bool json = stem.ends_with(".jsonl") || stem.ends_with(".json");
   return {path, json ? InputKind::kJsonLines : InputKind::kText, named, file.size()};

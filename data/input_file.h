@@ -2,6 +2,7 @@
 // bytes.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -9,10 +10,14 @@
 #include <string_view>
 #include <vector>
 
+#include "core/named_enum.h"
+
 namespace trident {
 
 enum class InputKind : std::uint8_t { kText, kJsonLines };
 enum class Compression : std::uint8_t { kNone, kGzip, kZstd };
+template <>
+inline constexpr std::array<std::string_view, 3> kNamesOf<Compression>{"uncompressed", "gzip-compressed", "zstd-compressed"};
 
 struct InputFile {
   std::string path;

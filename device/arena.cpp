@@ -25,19 +25,6 @@ std::vector<const ArenaPlan::Entry*> largest_of(const ArenaPlan& plan, std::size
 
 }  // namespace
 
-std::string_view to_string(MemoryUse use) {
-  switch (use) {
-    case MemoryUse::kParameters: return "parameters";
-    case MemoryUse::kGradients: return "gradients";
-    case MemoryUse::kOptimizer: return "optimizer";
-    case MemoryUse::kActivations: return "activations";
-    case MemoryUse::kWorkspace: return "workspace";
-    case MemoryUse::kCommunication: return "communication";
-    case MemoryUse::kData: return "data";
-  }
-  return "?";
-}
-
 ArenaSlot ArenaPlan::book(std::string name, MemoryUse use, std::int64_t bytes) {
   TRIDENT_CHECK(bytes >= 0, "{}: {} bytes", name, bytes);
   const ArenaSlot slot{total_, bytes};

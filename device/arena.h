@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/named_enum.h"
 #include "core/tensor_view.h"
 #include "device/buffer.h"
 
@@ -25,10 +26,12 @@ struct ArenaSlot {
 
 // The purpose of bytes: the categories of the memory report.
 enum class MemoryUse : std::uint8_t { kParameters, kGradients, kOptimizer, kActivations, kWorkspace, kCommunication, kData };
+template <>
+inline constexpr std::array<std::string_view, 7> kNamesOf<MemoryUse>{
+    "parameters", "gradients", "optimizer", "activations", "workspace", "communication", "data"};
 inline constexpr std::array kMemoryUses = {MemoryUse::kParameters,  MemoryUse::kGradients, MemoryUse::kOptimizer,
                                            MemoryUse::kActivations, MemoryUse::kWorkspace, MemoryUse::kCommunication,
                                            MemoryUse::kData};
-std::string_view to_string(MemoryUse use);
 
 class ArenaPlan {
  public:

@@ -1,18 +1,22 @@
 // Pictures as values: what is drawn, not how. svg_plot.h makes documents of them, report_page.h parts of a page.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <numeric>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "core/named_enum.h"
 #include "core/number_range.h"
 #include "report/palette.h"
 
 namespace trident {
 
 enum class AxisScale : std::uint8_t { kLinear, kLog2, kLog10 };  // of logarithms only values > 0 are drawn
+template <>
+inline constexpr std::array<std::string_view, 3> kNamesOf<AxisScale>{"linear", "log2", "log10"};
 
 struct PlotPoint {
   double x = 0, y = 0;

@@ -40,10 +40,6 @@ std::size_t bytes_around_sections() {
          timeline_script().size() + kRest;
 }
 
-std::string_view to_string(AxisScale scale) {
-  return scale == AxisScale::kLinear ? "linear" : scale == AxisScale::kLog2 ? "log2" : "log10";
-}
-
 class PageWriter {
  public:
   std::string write(const ReportPage& page) {

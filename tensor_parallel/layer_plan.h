@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/named_enum.h"
 #include "core/recompute_policy.h"
 #include "core/tensor_view.h"
 #include "core/tuning.h"
@@ -128,13 +129,18 @@ enum class Region : std::uint8_t {
   kWorkspace,   // of one operation
   kDerived,     // of each unit, as long as its weights
 };
+template <>
+inline constexpr std::array<std::string_view, 8> kNamesOf<Region>{
+    "saved activations", "saved activations for weight gradients", "recomputed activations",
+    "recomputed activations for weight gradients", "kept gradients", "scratch", "workspace", "derived from weights"};
 inline constexpr int kNumRegions = 8;
-std::string_view to_string(Region region);  // "recomputed activations"
 
 // Which of a layer's calls a pass is in.
 enum class PassKind : std::uint8_t { kForward, kRecompute, kBackward, kBackwardInput, kBackwardWeight, kDerive };
+template <>
+inline constexpr std::array<std::string_view, 6> kNamesOf<PassKind>{
+    "forward", "recompute", "backward", "backward_input", "backward_weight", "derive"};
 inline constexpr int kNumPassKinds = 6;
-std::string_view to_string(PassKind kind);  // "backward_input"
 
 struct RegionTensor {
   Region region = Region::kScratch;

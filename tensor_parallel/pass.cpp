@@ -20,32 +20,6 @@ bool recomputed(RecomputePolicy policy, RecomputeClass recompute) {
 
 }  // namespace
 
-std::string_view to_string(PassKind kind) {
-  switch (kind) {
-    case PassKind::kForward: return "forward";
-    case PassKind::kRecompute: return "recompute";
-    case PassKind::kBackward: return "backward";
-    case PassKind::kBackwardInput: return "backward_input";
-    case PassKind::kBackwardWeight: return "backward_weight";
-    case PassKind::kDerive: return "derive";
-  }
-  return "?";
-}
-
-std::string_view to_string(Region region) {
-  switch (region) {
-    case Region::kSaved: return "saved activations";
-    case Region::kSavedForW: return "saved activations for weight gradients";
-    case Region::kRecomputed: return "recomputed activations";
-    case Region::kRecomputedForW: return "recomputed activations for weight gradients";
-    case Region::kKept: return "kept gradients";
-    case Region::kScratch: return "scratch";
-    case Region::kWorkspace: return "workspace";
-    case Region::kDerived: return "derived from weights";
-  }
-  return "?";
-}
-
 TensorView Pass::save(const Saved& tensor, DType dtype, const Shape& shape) {
   const auto is_in = [&](const std::vector<const void*>& reads) { return std::ranges::find(reads, &tensor) != reads.end(); };
   const bool unused = memory_.held_as_read && !is_in(memory_.backward_reads);

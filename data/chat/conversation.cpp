@@ -137,11 +137,6 @@ JsonValue chat_message(std::string_view role, std::string_view content) {
   return out;
 }
 
-std::string_view to_string(LossKind kind) {
-  constexpr std::string_view kNames[] = {"assistant", "completion", "all", "last"};
-  return kNames[static_cast<std::size_t>(kind)];
-}
-
 Conversation read_conversation(const JsonValue& row, std::string_view source) {
   Conversation out;
   if (row.is_array()) return out.messages = checked_messages(row, "messages", source), out;

@@ -1,6 +1,7 @@
 // Conversations of data files, and which bytes of them count in the loss.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -8,6 +9,7 @@
 
 #include "core/index_range.h"
 #include "core/json_reader.h"
+#include "core/named_enum.h"
 #include "data/chat/chat_template.h"
 
 namespace trident {
@@ -31,7 +33,8 @@ Conversation read_conversation(const JsonValue& row, std::string_view source);
 // assistant: what the template writes behind an assistant's header, of every assistant message; last: of the last one alone;
 // completion: what follows the prompt; all: everything.
 enum class LossKind : std::uint8_t { kAssistant, kCompletion, kAll, kLast };
-std::string_view to_string(LossKind kind);
+template <>
+inline constexpr std::array<std::string_view, 4> kNamesOf<LossKind>{"assistant", "completion", "all", "last"};
 
 struct CountedChat {
   RenderedChat rendered;

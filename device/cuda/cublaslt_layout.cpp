@@ -1,8 +1,10 @@
 #include "device/cuda/cublaslt_layout.h"
 
+#include <array>
 #include <cstdint>
 #include <limits>
 
+#include "core/at.h"
 #include "core/check.h"
 
 namespace trident {
@@ -33,15 +35,8 @@ MatrixLayout operand(std::int64_t rows, std::int64_t columns, Transpose transpos
 cublasOperation_t operation(Transpose transpose) { return transpose == Transpose::kYes ? CUBLAS_OP_T : CUBLAS_OP_N; }
 
 std::string_view name_of(Epilogue epilogue) {
-  switch (epilogue) {
-    case Epilogue::kNone: return "none";
-    case Epilogue::kBias: return "bias";
-    case Epilogue::kBiasGelu: return "gelu_aux_bias";
-    case Epilogue::kGeluBackward: return "dgelu";
-    case Epilogue::kSummands: return "summands";
-    case Epilogue::kBiasGradient: return "bgrad";
-  }
-  return "?";
+  constexpr std::array<std::string_view, 6> kNames{"none", "bias", "gelu_aux_bias", "dgelu", "summands", "bgrad"};
+  return at(kNames, epilogue);
 }
 
 cublasLtEpilogue_t library_epilogue(Epilogue epilogue) {

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/cuda_options.h"
+
 namespace trident {
 
 // Nothing on success. Otherwise one line: `what` it was for, the call, cuDNN's name of the status and its last message, the

@@ -4,16 +4,6 @@
 
 namespace trident {
 
-std::string_view to_string(DeviceTransport transport) {
-  switch (transport) {
-    case DeviceTransport::kThread: return "between threads on the device";
-    case DeviceTransport::kHostStaged: return "through pinned host memory";
-    case DeviceTransport::kNccl:
-    case DeviceTransport::kNcclEvenAlone: return "by NCCL";
-  }
-  return "?";
-}
-
 TransportChoice choose_transport(std::size_t processes, std::size_t gpus) {
   if (gpus < processes)
     return {DeviceTransport::kHostStaged, fmt::format("{} processes share {} {}", processes, gpus, gpus == 1 ? "GPU" : "GPUs")};

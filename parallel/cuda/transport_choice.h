@@ -1,10 +1,13 @@
 // How ranks exchange what lies on their devices, and which way is taken. In every build, with CUDA or without.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
+
+#include "core/named_enum.h"
 
 namespace trident {
 
@@ -15,7 +18,9 @@ enum class DeviceTransport : std::uint8_t {
   kNccl,        // a GPU per rank; a rank alone in its group copies
   kNcclEvenAlone  // the same, and a rank alone calls NCCL too: to measure it, or try it out
 };
-std::string_view to_string(DeviceTransport transport);
+template <>
+inline constexpr std::array<std::string_view, 4> kNamesOf<DeviceTransport>{
+    "between threads on the device", "through pinned host memory", "by NCCL", "by NCCL"};
 
 struct TransportChoice {
   DeviceTransport transport = DeviceTransport::kThread;

@@ -117,18 +117,6 @@ std::string fellows(const std::vector<LifelineRank>& ranks, const LifelineRank& 
 
 }  // namespace
 
-std::string_view to_string(LifelineTrouble trouble) {
-  switch (trouble) {
-    case LifelineTrouble::kLost: return "was killed or crashed";
-    case LifelineTrouble::kFailed: return "failed";
-    case LifelineTrouble::kSilent: return "was stopped or cannot be reached";
-    case LifelineTrouble::kLeft: return "left before the job's end";
-    case LifelineTrouble::kStuck: return "has stood in a call of the message library";
-    case LifelineTrouble::kNone: break;
-  }
-  return "is well";
-}
-
 std::string rank_list(const std::vector<int>& sorted_ranks) {
   std::string text;
   const std::size_t count = sorted_ranks.size();

@@ -2,6 +2,7 @@
 // times are given, in seconds during which this process ran.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <list>
 #include <map>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/named_enum.h"
 #include "parallel/communicator/status_board.h"
 
 namespace trident {
@@ -24,6 +26,10 @@ enum class LifelineTrouble : std::uint8_t {
   kFailed,  // by an exception
   kLost     // its connection closed: killed or crashed
 };
+template <>  // what a rank did
+inline constexpr std::array<std::string_view, 6> kNamesOf<LifelineTrouble>{
+    "is well", "left before the job's end", "has stood in a call of the message library", "was stopped or cannot be reached",
+    "failed", "was killed or crashed"};
 
 // A rank as last heard.
 struct LifelineRank {
@@ -40,8 +46,6 @@ struct LifelineRank {
   std::string reason;  // of kFailed
   int exit_code = exit_status(ExitCode::kCommunication);
 };
-
-std::string_view to_string(LifelineTrouble trouble);  // what a rank did: "was killed or crashed"
 
 // "0-3, 7", "0-4092 step 4"; what would be long ends with "and 812 more".
 std::string rank_list(const std::vector<int>& sorted_ranks);

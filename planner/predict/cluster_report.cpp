@@ -130,12 +130,7 @@ std::string in_brackets(const Band& band, std::string (*text_of)(double)) {
 }
 
 std::string_view text_of(Certainty certainty) {
-  switch (certainty) {
-    case Certainty::kExact: return "exact";
-    case Certainty::kMost: return "from 0";
-    case Certainty::kEstimate: return "no band";
-  }
-  return "";
+  return certainty == Certainty::kExact ? "exact" : certainty == Certainty::kMost ? "from 0" : "no band";
 }
 
 // Explains the words of the table that are in it.

@@ -28,21 +28,6 @@ std::string product_name(DType in, Transpose a, Transpose b) {
   return fmt::format("products {} ({}{})", to_string(in), letter(a), letter(b));
 }
 
-// Beside bytes of operands that are added up, dtypes do not matter to what moves them.
-std::string_view table_of(CommOperation operation) {
-  switch (operation) {
-    case CommOperation::kAllReduce: return "all_reduce";
-    case CommOperation::kReduceScatter: return "reduce_scatter";
-    case CommOperation::kAllGather: return "all_gather";
-    case CommOperation::kSend: return "message";
-    case CommOperation::kBroadcast: return "broadcast";
-    case CommOperation::kAllToAll: return "all_to_all";
-    case CommOperation::kRecv:
-    case CommOperation::kBarrier: break;
-  }
-  return "";
-}
-
 // Between two measured numbers of ranks, or beyond the last, linearly; what a group of one rank does is nothing.
 double between(double low_ranks, double low, double high_ranks, double high, double ranks) {
   const double share = (ranks - low_ranks) / (high_ranks - low_ranks);
@@ -111,8 +96,9 @@ double CpuPrices::device_seconds(const RecordedOperation& operation) const {
 }
 
 double CpuPrices::seconds(const RecordedCollective& call, const GroupPlace&) const {
-  const std::string_view name = table_of(call.operation);
-  if (call.size <= 1 || name.empty()) return 0;
+  if (call.size <= 1 || call.operation == CommOperation::kRecv || call.operation == CommOperation::kBarrier) return 0;
+  const std::string_view name = call.operation == CommOperation::kSend ? "message" : to_string(call.operation);
+  // Beside bytes of operands that are added up, dtypes do not matter to what moves them.
   const bool adds = call.operation == CommOperation::kAllReduce || call.operation == CommOperation::kReduceScatter;
   const DType dtype = adds && size_of(call.dtype) == 2 ? DType::kBF16 : DType::kF32;
   // Takes the smallest world with at least as many ranks, else the largest; there the nearest groups below and above.

@@ -176,21 +176,6 @@ std::string to_string(const SearchLayout& layout) {
   return text;
 }
 
-std::string_view to_string(Rejection rejection) {
-  switch (rejection) {
-    case Rejection::kHeads: return "heads do not divide";
-    case Rejection::kSequence: return "sequence does not divide";
-    case Rejection::kTooFewBlocks: return "fewer blocks than stages";
-    case Rejection::kBatch: return "batch not divisible";
-    case Rejection::kInterleaving: return "micro-batches no multiple of the pipeline";
-    case Rejection::kTooManyMicroBatches: return "too many micro-batches";
-    case Rejection::kMemory: return "does not fit";
-    case Rejection::kSame: return "the same as with another preset";
-    case Rejection::kHeld: return "another value than --set gives";
-  }
-  return "";
-}
-
 std::vector<std::int64_t> micro_batches_of(std::int64_t global_batch, std::int64_t sequence, std::int64_t asked) {
   const std::int64_t most = std::min(global_batch, std::max<std::int64_t>(16, kMicroBatchTokens / sequence));
   std::vector<std::int64_t> sizes;

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/named_enum.h"
 #include "core/recompute_policy.h"
 #include "core/zero_policy.h"
 #include "model/config/model_config.h"
@@ -49,8 +50,12 @@ enum class Rejection : std::uint8_t {
   kSame,
   kHeld
 };
-inline constexpr std::size_t kNumRejections = 9;
-std::string_view to_string(Rejection rejection);
+template <>
+inline constexpr std::array<std::string_view, 9> kNamesOf<Rejection>{
+    "heads do not divide", "sequence does not divide", "fewer blocks than stages", "batch not divisible",
+    "micro-batches no multiple of the pipeline", "too many micro-batches", "does not fit", "the same as with another preset",
+    "another value than --set gives"};
+inline constexpr std::size_t kNumRejections = kNamesOf<Rejection>.size();
 
 struct Rejected {
   std::int64_t layouts = 0;

@@ -40,17 +40,6 @@ double sum(const std::array<double, N>& values) {
 
 }  // namespace
 
-std::string_view to_string(StepPart part) {
-  constexpr std::array<std::string_view, kNumStepParts> names{"forward", "backward", "messages",  "gather",
-                                                              "reduce",  "norm",     "optimizer", "data"};
-  return names[index_of(part)];
-}
-
-std::string_view to_string(WaitedFor what) {
-  constexpr std::array<std::string_view, kNumWaitedFor> names{"tp", "pp", "dp"};
-  return at(names, what);
-}
-
 StepPart part_of(InstructionKind kind) {
   switch (kind) {
     case InstructionKind::kForward: return StepPart::kForward;

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/named_enum.h"
 #include "core/number_range.h"
 #include "pipeline/executor.h"
 
@@ -16,15 +17,18 @@ namespace trident {
 // messages: issuing sends and receives. gather, reduce: issuing collectives over dp; the tie exchange. norm: waiting for reduced
 // gradients, step statistics. data: reading the batch.
 enum class StepPart : std::uint8_t { kForward, kBackward, kMessages, kGather, kReduce, kNorm, kOptimizer, kData };
+template <>
+inline constexpr std::array<std::string_view, 8> kNamesOf<StepPart>{
+    "forward", "backward", "messages", "gather", "reduce", "norm", "optimizer", "data"};
 inline constexpr std::size_t kNumStepParts = 8;
-std::string_view to_string(StepPart part);
 StepPart part_of(InstructionKind kind);
 
 // Ranks wait for: tp: collectives on the compute stream, which the step statistics share. pp: activations and their gradients.
 // dp: reductions and gathers.
 enum class WaitedFor : std::uint8_t { kTensor, kPipeline, kData };
+template <>
+inline constexpr std::array<std::string_view, 3> kNamesOf<WaitedFor>{"tp", "pp", "dp"};
 inline constexpr std::size_t kNumWaitedFor = 3;
-std::string_view to_string(WaitedFor what);  // "tp", "pp", "dp"
 
 // Times of a step's instructions by cause. Seconds.
 struct StepCauses {

@@ -23,13 +23,6 @@ bool is_receive_lane(TraceLane lane) { return lane == TraceLane::kRecvForward ||
 
 }  // namespace
 
-std::string_view to_string(TraceLane lane) {
-  constexpr std::array<std::string_view, kNumTraceLanes> names{
-      "step",   "compute",      "waiting",       "collectives in compute", "reduce",
-      "gather", "send forward", "send backward", "receive forward",        "receive backward"};
-  return at(names, lane);
-}
-
 TraceWriter::TraceWriter(const std::string& path, TraceLayout layout, std::vector<ClockOffset> clocks, double start)
     : file_(path), layout_(std::move(layout)), clocks_(std::move(clocks)), start_(start) {
   TRIDENT_CHECK(static_cast<int>(clocks_.size()) == layout_.grid.world_size(), "{} clocks of {} ranks", clocks_.size(),

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/file_io.h"
+#include "core/named_enum.h"
 #include "parallel/grid/process_grid.h"
 #include "pipeline/schedule/step_program.h"
 
@@ -20,8 +21,11 @@ namespace trident {
 enum class TraceLane : std::uint8_t {
   kStep, kCompute, kWaiting, kCollectives, kReduce, kGather, kSendForward, kSendBackward, kRecvForward, kRecvBackward
 };
+template <>
+inline constexpr std::array<std::string_view, 10> kNamesOf<TraceLane>{
+    "step", "compute", "waiting", "collectives in compute", "reduce", "gather", "send forward", "send backward",
+    "receive forward", "receive backward"};
 inline constexpr int kNumTraceLanes = 10;
-std::string_view to_string(TraceLane lane);
 
 // Travels between ranks as it is.
 struct TraceSlice {
