@@ -54,17 +54,6 @@ std::string find_checkpoint(const std::string& given) {
   throw DataError(fmt::format("{}: neither a checkpoint nor a folder with a valid one; see trident ckpt ls", path));
 }
 
-// The bytes below a folder, as far as they can be seen; links are not followed.
-std::int64_t bytes_below(const std::string& folder) {
-  std::int64_t bytes = 0;
-  std::error_code error;
-  for (std::filesystem::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    std::error_code gone;
-    if (at->is_regular_file(gone) && !at->is_symlink(gone)) bytes += static_cast<std::int64_t>(at->file_size(gone));
-  }
-  return bytes;
-}
-
 std::string age_text(std::int64_t written_unix) {
   const std::int64_t seconds = std::max<std::int64_t>(0, static_cast<std::int64_t>(std::time(nullptr)) - written_unix);
   if (seconds < 120) return fmt::format("{} s", seconds);
@@ -146,10 +135,6 @@ std::string facts_text(const JsonValue& facts) {
   for (const auto& [name, value] : facts.members())
     text += fmt::format("{}{}{}", text.empty() ? "" : ", ", value.is_object() ? "" : name + ' ', facts_text(value));
   return text;
-}
-
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  return to_json_text(JsonValue::Array(shape.begin(), shape.end()));
 }
 
 void print_differences(const CheckpointDifference& difference, std::ostream& out) {

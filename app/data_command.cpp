@@ -87,8 +87,7 @@ ChatOptions chat_options(const ChatFlags& flags, const std::string& tokenizer, b
   if (!source) source = ChatSource{ChatTemplate::parse("", "no template"), {}, {}};  // texts do without
   ChatOptions chat{.source = *std::move(source), .has_template = has_template};
   chat.template_name = flags.chat_template;
-  for (const LossKind kind : {LossKind::kAssistant, LossKind::kCompletion, LossKind::kAll, LossKind::kLast})
-    if (flags.loss == to_string(kind)) chat.loss = kind;
+  chat.loss = parse_name<LossKind>(flags.loss).value();
   chat.skips_empty = flags.skip_empty;
   if (flags.now) chat.source.variables.now = time_of(*flags.now, "--now");
   if (no_special) chat.around_text = Around::kLeftOut;

@@ -22,8 +22,7 @@ void check_size(const RandomAccessFile& file, const ManifestFile& entry) {
 
 FileTable read_table(const RandomAccessFile& file, const ManifestFile& entry) {
   check_size(file, entry);
-  std::string text(static_cast<std::size_t>(entry.table_bytes), '\0');
-  file.read(0, std::as_writable_bytes(std::span(text)));
+  const std::string text = file.text(0, entry.table_bytes);
   if (const Hash128 found = hash128(text); found != entry.table)
     throw DataError(fmt::format("{}: its table of tensors has the hash {}, the manifest says {}; {}", file.path(), to_string(found),
                                 to_string(entry.table), kRemedy));

@@ -4,10 +4,12 @@
 #include <charconv>
 #include <cstdint>
 #include <filesystem>
+#include <system_error>
 #include <tuple>
 
 #include "core/check.h"
 #include "core/file_io.h"
+#include "core/json_reader.h"
 
 namespace trident {
 
@@ -100,9 +102,7 @@ Manifest open_manifest(const std::string& checkpoint) {
   if (file.size() > kMaxManifestBytes)
     throw DataError(fmt::format("{}: {} bytes, manifests have at most {}; use another checkpoint", file.path(), file.size(),
                                 kMaxManifestBytes));
-  std::string text(static_cast<std::size_t>(file.size()), '\0');
-  file.read(0, std::as_writable_bytes(std::span(text)));
-  Manifest manifest = parse_manifest(text, file.path());
+  Manifest manifest = parse_manifest(file.text(0, file.size()), file.path());
   // A path may end in slashes.
   const std::size_t end = checkpoint.find_last_not_of('/');
   const std::string name = end == checkpoint.npos ? "" : std::filesystem::path(checkpoint.substr(0, end + 1)).filename().string();
@@ -112,6 +112,18 @@ Manifest open_manifest(const std::string& checkpoint) {
         fmt::format("{}: holds step {}, but its folder's name is {}; give the folder its name back, or use another checkpoint",
                     file.path(), manifest.state.updates, name));
   return manifest;
+}
+
+std::int64_t bytes_below(const std::string& folder) {
+  std::int64_t bytes = 0;
+  std::error_code error, gone;
+  for (std::filesystem::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
+    if (at->is_regular_file(gone) && !at->is_symlink(gone)) bytes += static_cast<std::int64_t>(at->file_size(gone));
+  return bytes;
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  return to_json_text(JsonValue::Array(shape.begin(), shape.end()));
 }
 
 }  // namespace trident

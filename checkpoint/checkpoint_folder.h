@@ -54,4 +54,9 @@ std::vector<CheckpointEntry> list_checkpoints(
 // than kMaxManifestBytes, not valid (parse_manifest), of another step than the folder's name says; NotPermitted.
 Manifest open_manifest(const std::string& checkpoint);
 
+// The bytes below a folder, as far as they can be seen; links are not followed.
+std::int64_t bytes_below(const std::string& folder);
+
+std::string shape_text(const std::vector<std::int64_t>& shape);  // "[768,3072]"
+
 }  // namespace trident

@@ -12,7 +12,6 @@
 #include "checkpoint/format/safetensors.h"
 #include "core/check.h"
 #include "core/fnv1a.h"
-#include "core/json_reader.h"
 #include "core/printable.h"
 
 namespace trident {
@@ -24,10 +23,6 @@ constexpr std::int64_t kCompareBytes = std::int64_t{1} << 20;
 constexpr std::size_t kShownDType = 80;
 
 bool is_float(DType dtype) { return dtype == DType::kF32 || dtype == DType::kBF16 || dtype == DType::kF16; }
-
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  return to_json_text(JsonValue::Array(shape.begin(), shape.end()));
-}
 
 }  // namespace
 
@@ -61,9 +56,7 @@ void HfFolder::read_headers(const HfFiles& files) {
   const RandomAccessFile file(index_path);
   if (file.size() > kMaxHfIndexBytes)
     throw DataError(fmt::format("{}: {} bytes, expected at most {}; it is no index", index_path, file.size(), kMaxHfIndexBytes));
-  std::string text(static_cast<std::size_t>(file.size()), '\0');
-  file.read(0, std::as_writable_bytes(std::span(text)));
-  const HfIndex index = parse_hf_index(text, index_path);
+  const HfIndex index = parse_hf_index(file.text(0, file.size()), index_path);
 
   std::map<std::string, std::string> named;  // file, one of its tensors
   for (const auto& [tensor, name] : index.files) named.emplace(name, tensor);
@@ -92,11 +85,8 @@ namespace {
 
 // The JSON text of a file's header.
 std::string read_header(const RandomAccessFile& file) {
-  std::string first(static_cast<std::size_t>(std::min(kLengthBytes, file.size())), '\0');
-  file.read(0, std::as_writable_bytes(std::span(first)));
-  std::string json(static_cast<std::size_t>(safetensors_header_bytes(first, file.size(), file.path())), '\0');
-  file.read(kLengthBytes, std::as_writable_bytes(std::span(json)));
-  return json;
+  const std::string first = file.text(0, std::min(kLengthBytes, file.size()));
+  return file.text(kLengthBytes, safetensors_header_bytes(first, file.size(), file.path()));
 }
 
 std::uint64_t hash_of(const RandomAccessFile& file, std::string_view header) {

@@ -208,6 +208,12 @@ void RandomAccessFile::read(std::int64_t offset, std::span<std::byte> out) const
   }
 }
 
+std::string RandomAccessFile::text(std::int64_t offset, std::int64_t bytes) const {
+  std::string text(static_cast<std::size_t>(bytes), '\0');
+  read(offset, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
 void RandomAccessFile::will_need(std::int64_t offset, std::int64_t bytes) const {
   TRIDENT_CHECK(offset >= 0 && bytes >= 0 && offset <= size_ - bytes, "{}: bytes {}+{} of {}", path_, offset, bytes, size_);
   if (bytes > 0) ::posix_fadvise(descriptor_, offset, bytes, POSIX_FADV_WILLNEED);  // a length of 0 would mean the rest of the file

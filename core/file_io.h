@@ -64,6 +64,8 @@ class RandomAccessFile {
   // hands over less than was asked for. Allocates nothing.
   void read(std::int64_t offset, std::span<std::byte> out) const;
 
+  std::string text(std::int64_t offset, std::int64_t bytes) const;  // likewise
+
   // Asks the kernel to read these bytes from the disk and does not wait for them. Without effect where the kernel refuses.
   void will_need(std::int64_t offset, std::int64_t bytes) const;
 

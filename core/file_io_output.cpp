@@ -89,6 +89,14 @@ auto is_temporary_of(const std::string& path) {
   return [file](std::string_view name) { return name_of_temporary(name) == file; };
 }
 
+void flush_and_close(int descriptor, const std::string& path) {
+  // EINVAL: the file system has no such thing.
+  const int error = uninterrupted([&] { return ::fsync(descriptor); }) == 0 || errno == EINVAL ? 0 : errno;
+  ::close(descriptor);
+  errno = error;
+  if (error != 0) fail_to_write(path, "cannot be flushed to the disk");
+}
+
 }  // namespace
 
 void rename_file(const std::string& from, const std::string& to) {
@@ -127,20 +135,13 @@ void sync_folder_of(const std::string& path) {
   const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (descriptor < 0 && errno == EACCES) return;  // may be written and not read: nobody can sync it
   if (descriptor < 0) fail_to_write(folder, "cannot be opened");
-  // EINVAL: the file system has no such thing.
-  const int error = uninterrupted([&] { return ::fsync(descriptor); }) == 0 || errno == EINVAL ? 0 : errno;
-  ::close(descriptor);
-  errno = error;
-  if (error != 0) fail_to_write(folder, "cannot be flushed to the disk");
+  flush_and_close(descriptor, folder);
 }
 
 void sync_file(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
   if (descriptor < 0) fail_to_write(path, "cannot be opened");
-  const int error = uninterrupted([&] { return ::fsync(descriptor); }) == 0 || errno == EINVAL ? 0 : errno;
-  ::close(descriptor);
-  errno = error;
-  if (error != 0) fail_to_write(path, "cannot be flushed to the disk");
+  flush_and_close(descriptor, path);
 }
 
 std::optional<std::string_view> name_of_temporary(std::string_view name) {

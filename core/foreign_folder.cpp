@@ -18,9 +18,7 @@ namespace {
 
 std::string beginning_of(const std::string& path) {
   const RandomAccessFile file(path);
-  std::string bytes(static_cast<std::size_t>(std::min<std::int64_t>(file.size(), 8)), '\0');
-  file.read(0, std::as_writable_bytes(std::span(bytes)));
-  return bytes;
+  return file.text(0, std::min<std::int64_t>(file.size(), 8));
 }
 
 // A file by which a kind of folder is known: how its name begins and ends. `{}` of `what` is that name.

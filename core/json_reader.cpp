@@ -218,8 +218,7 @@ JsonValue read_json_file(const std::string& path, const JsonRules& rules) {
     // Before it is read.
     if (file.size() > static_cast<std::int64_t>(rules.max_bytes))
       throw DataError(fmt::format("{}: {} bytes of JSON, the limit is {}", path, file.size(), rules.max_bytes));
-    text.resize(static_cast<std::size_t>(file.size()));
-    file.read(0, std::as_writable_bytes(std::span(text)));
+    text = file.text(0, file.size());
     return parse_json(text, path, rules);
   } catch (const ConfigError&) {
     const std::string_view format = other_format(path, text);

@@ -152,8 +152,7 @@ class Inputs {
     }
     try {
       const RandomAccessFile opened(file);
-      text.resize(std::min(text.size(), static_cast<std::size_t>(opened.size())));
-      opened.read(0, std::as_writable_bytes(std::span(text)));
+      text = opened.text(0, std::min(std::ssize(text), opened.size()));
     } catch (const DataError& error) {
       throw ConfigError(error.what());
     }

@@ -5,6 +5,7 @@
 #include "core/printable.h"
 #include "train/config/option_docs.h"
 #include "import/import.h"
+#include "train/config/train_config.h"
 
 namespace trident {
 namespace {
@@ -24,14 +25,7 @@ JsonValue tree_of(const Import& import) {
   JsonValue root{JsonValue::Object{}};
   for (const ImportedValue& value : import.values) {
     if (!value.unknown.empty()) continue;
-    JsonValue* object = &root;
-    std::string_view rest = value.path;
-    for (std::size_t dot = rest.find('.'); dot != rest.npos; rest.remove_prefix(dot + 1), dot = rest.find('.')) {
-      const std::string_view block = rest.substr(0, dot);
-      if (object->find(block) == nullptr) object->set(block, JsonValue::Object{});
-      object = object->find(block);
-    }
-    object->set(rest, value.value);
+    slot_at(root, value.path) = value.value;
   }
   return root;
 }

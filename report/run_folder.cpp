@@ -28,9 +28,7 @@ constexpr std::int64_t kLargestFile = 16 << 20;  // bytes; memory.json of thousa
 constexpr std::string_view kMetrics = "metrics.jsonl";
 
 std::string text_at(const RandomAccessFile& file, std::int64_t offset, std::int64_t bytes) {
-  std::string text(static_cast<std::size_t>(std::min(bytes, file.size() - offset)), '\0');
-  file.read(offset, std::as_writable_bytes(std::span(text)));
-  return text;
+  return file.text(offset, std::min(bytes, file.size() - offset));
 }
 
 // The lines of a text that end in it.

@@ -18,9 +18,9 @@ namespace trident {
 struct CpuDeviceOptions {
   int threads_per_rank = 1;
   // The rank's thread stays on this core, its other compute threads on those after it, each on one.
-  std::optional<int> first_core;
+  std::optional<int> first_core = {};
   // Row kernels of a lower level than the processor has, and no bf16 instructions below AVX-512. For tests.
-  std::optional<IsaLevel> level;
+  std::optional<IsaLevel> level = {};
   // Where the device takes its memory: a segment that peers can reach, say. Not set: private memory of this process.
   HostAllocator memory = {};
   // Text is made token by token: products of few rows are bound by memory then, and a row's results must not depend on the others.

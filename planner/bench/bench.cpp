@@ -144,9 +144,9 @@ BenchReport run_bench(const TrainConfig& asked, const BenchOptions& options, Cud
   run_thread_ranks(world, [&](int rank) {
     RankDeviceOptions device_options;
     device_options.cuda = config.cuda;
-    device_options.threads_per_rank = plan.threads_per_rank;
-    device_options.first_core = first_core_here({}, machine, 1, plan.threads_per_rank);
-    device_options.bf16_products = plan.bf16_products();
+    device_options.cpu.threads_per_rank = plan.threads_per_rank;
+    device_options.cpu.first_core = first_core_here({}, machine, 1, plan.threads_per_rank);
+    device_options.cpu.bf16_products = plan.bf16_products();
     const std::unique_ptr<Device> device = make_rank_device(choice, cuda, world.doorbell(rank), device_options);
     report.device = device->describe();
     measure_products(plan, *device, options.seconds, report);

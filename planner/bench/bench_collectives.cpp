@@ -117,7 +117,7 @@ CollectiveRates rates_between_threads(const DeviceChoice& choice, CudaBackend& c
     RankDeviceOptions options;
     options.gpu_slot = rank;
     options.cuda = asked.cuda;
-    options.threads_per_rank = asked.threads_per_rank;
+    options.cpu.threads_per_rank = asked.threads_per_rank;
     const std::unique_ptr<Device> device = make_rank_device(choice, cuda, world.doorbell(rank), options);
     std::unique_ptr<Communicator> group = world.communicator(rank, device->progress());
     if (const OnDevice wrap = on_device(choice, cuda, *device, transport)) group = wrap(Axis::kData, std::move(group));
@@ -158,8 +158,8 @@ std::vector<CollectiveRates> rates_between_processes(ProcessWorld& world, AskedD
 
   RankDeviceOptions options;
   options.cuda = collectives.cuda;
-  options.threads_per_rank = collectives.threads_per_rank;
-  options.host_memory = [&](std::int64_t bytes, const std::string& name) { return world.allocate(bytes, name); };
+  options.cpu.threads_per_rank = collectives.threads_per_rank;
+  options.cpu.memory = [&](std::int64_t bytes, const std::string& name) { return world.allocate(bytes, name); };
   const std::unique_ptr<Device> device = make_rank_device(choice, cuda, world.doorbell(), options);
   const std::unique_ptr<Communicator> all = world.communicator(device->progress());
   const auto measure = [&](DeviceTransport transport, Floor floor) {

@@ -13,6 +13,7 @@
 #include "core/counted.h"
 #include "core/for_each_index.h"
 #include "core/number_text.h"
+#include "core/shell_word.h"
 #include "planner/price/step_price.h"
 
 namespace trident {
@@ -212,7 +213,7 @@ std::string advice_text(const ClusterReport& report) {
                      : helps  ? "it would fit with\n"
                               : "nearest to fitting, though it does not, is\n";
   for (const PricedChange& change : report.advice)
-    text += fmt::format("  {}: a step of {} ({:+.1f} %), {}\n", settings_text(change), seconds_text(change.seconds),
+    text += fmt::format("  {}: a step of {} ({:+.1f} %), {}\n", settings_text(change.settings), seconds_text(change.seconds),
                         100 * (change.seconds / now.seconds() - 1), bytes_text(change.bytes));
   if (report.hardware.on_gpus() && now.plan.world_size() > 1)
     text += "all with the same degrees; trident plan search looks at others\n";
@@ -258,9 +259,9 @@ Band needed_band(const ClusterReport& report) {
   return NumberRange{report.hardware.resident_band->low * all, report.hardware.resident_band->high * all};
 }
 
-std::string settings_text(const PricedChange& change) {
+std::string settings_text(const std::vector<std::string>& settings) {
   std::string text;
-  for (const std::string& setting : change.settings) text += fmt::format("{}--set {}", text.empty() ? "" : " ", setting);
+  for (const std::string& setting : settings) text += (text.empty() ? "--set " : " --set ") + for_shell(setting);
   return text;
 }
 

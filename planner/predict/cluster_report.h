@@ -82,6 +82,6 @@ std::string mfu_formula(const ClusterReport& report);
 // At most `most` stages: the first, the last, and others at even distances between them; with `wanted` among them.
 std::vector<std::size_t> some_stages(const ClusterForecast& plan, std::size_t most, std::size_t wanted);
 // "--set recompute.policy=full --set batch.micro=2".
-std::string settings_text(const PricedChange& change);
+std::string settings_text(const std::vector<std::string>& settings);
 
 }  // namespace trident

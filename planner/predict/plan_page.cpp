@@ -168,7 +168,7 @@ ReportSection advice_section(const ClusterReport& report) {
   }
   Table table{"", {{"change", true}, {"step"}, {"difference"}, {"memory"}, {"fits"}}};
   for (const PricedChange& change : report.advice)
-    table.rows.push_back({settings_text(change), seconds_text(change.seconds),
+    table.rows.push_back({settings_text(change.settings), seconds_text(change.seconds),
                           fmt::format("{:+.1f} %", 100 * (change.seconds / now.seconds() - 1)),
                           bytes_text(change.bytes), change.fits ? "yes" : "no"});
   section.blocks.emplace_back(

@@ -128,9 +128,7 @@ std::vector<CaseRow> read_case_rows(const std::string& path) {
   const RandomAccessFile file(path);
   if (file.size() > static_cast<std::int64_t>(kRules.max_bytes))  // before anything of it is read
     throw DataError(fmt::format("{}: {} bytes, the limit of a table is {}; divide it", path, file.size(), kRules.max_bytes));
-  std::string text(static_cast<std::size_t>(file.size()), '\0');
-  file.read(0, std::as_writable_bytes(std::span(text)));
-  return case_rows_of_text(text, path);
+  return case_rows_of_text(file.text(0, file.size()), path);
 }
 
 CaseFields::CaseFields(const CaseRow& row, std::string_view name) : object_(row.fields.find(name)), name_(name) {

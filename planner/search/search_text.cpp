@@ -12,7 +12,7 @@
 
 #include "core/counted.h"
 #include "core/number_text.h"
-#include "core/shell_word.h"
+#include "planner/predict/cluster_report.h"
 #include "planner/price/step_price.h"
 #include "planner/search/layout_costs.h"
 
@@ -135,10 +135,7 @@ JsonValue json_of(const FoundLayout& found) {
 }  // namespace
 
 std::string settings_text(const FoundLayout& found) {
-  if (found.settings.empty()) return "the configuration as it is";
-  std::string text;
-  for (const std::string& setting : found.settings) text += (text.empty() ? "--set " : " --set ") + for_shell(setting);
-  return text;
+  return found.settings.empty() ? "the configuration as it is" : settings_text(found.settings);
 }
 
 std::string AmountUnit::number(std::int64_t amount) const {

@@ -130,7 +130,7 @@ LayoutRun run_layout(const std::string& config_text, const std::vector<std::stri
   Collector collector;
   run_thread_ranks(world, [&](int rank) {
     RankDeviceOptions device_options;
-    device_options.threads_per_rank = run.plan.threads_per_rank;
+    device_options.cpu.threads_per_rank = run.plan.threads_per_rank;
     device_options.gpu_slot = rank;
     device_options.cuda = config.cuda;
     const std::unique_ptr<Device> device = make_rank_device(choice, backend, world.doorbell(rank), device_options);

@@ -435,22 +435,23 @@ void validate(const TrainConfig& c) {
                     value_text(write(t)), c.run.steps));
 }
 
+JsonValue& slot_at(JsonValue& root, std::string_view path) {
+  JsonValue* object = &root;
+  for (auto dot = path.find('.'); dot != path.npos; path.remove_prefix(dot + 1), dot = path.find('.')) {
+    const std::string_view block = path.substr(0, dot);
+    if (object->find(block) == nullptr) object->set(block, JsonValue::Object{});
+    object = object->find(block);
+  }
+  if (object->find(path) == nullptr) object->set(path, {});
+  return *object->find(path);
+}
+
 JsonValue to_json(const TrainConfig& config) {
   // From the table, so that keys that have no member yet (reserved ones) are there with their neutral value.
   JsonValue root{JsonValue::Object{}};
-  const auto slot = [&](std::string_view path) -> JsonValue& {
-    JsonValue* object = &root;
-    for (auto dot = path.find('.'); dot != path.npos; path.remove_prefix(dot + 1), dot = path.find('.')) {
-      const std::string_view block = path.substr(0, dot);
-      if (object->find(block) == nullptr) object->set(block, JsonValue::Object{});
-      object = object->find(block);
-    }
-    if (object->find(path) == nullptr) object->set(path, {});
-    return *object->find(path);
-  };
-  for (const Option& option : option_table()) slot(option.path) = default_value(option);
-  visit_members(config, [&](std::string_view path, const auto& member) { slot(path) = write(member); });
-  if (config.run.epochs) slot("run.steps") = {};  // they follow from the data
+  for (const Option& option : option_table()) slot_at(root, option.path) = default_value(option);
+  visit_members(config, [&](std::string_view path, const auto& member) { slot_at(root, path) = write(member); });
+  if (config.run.epochs) slot_at(root, "run.steps") = {};  // they follow from the data
   if (config.model.keys.is_object())
     for (const JsonMember& member : config.model.keys.members()) root.find(kModelBlock)->set(member.key, member.value);
   return root;

@@ -298,6 +298,9 @@ void validate(const TrainConfig& config);
 // an equal configuration.
 JsonValue to_json(const TrainConfig& config);
 
+// The value at a path of keys and blocks, "parallel.tensor"; where there is none yet it is made, null, with the blocks around it.
+JsonValue& slot_at(JsonValue& root, std::string_view path);
+
 // Where the decay ends: lr_schedule.decay_steps, or if nobody gave it the longest run.steps that this run was started with.
 std::int64_t decay_length(const TrainConfig& config);
 

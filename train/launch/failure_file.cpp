@@ -56,10 +56,7 @@ std::string failure_text(const std::string& folder) {
   try {
     if (!file_exists(path)) return "";
     const RandomAccessFile file(path);
-    if (file.size() > kMostBytes) return "";
-    std::string text(static_cast<std::size_t>(file.size()), '\0');
-    file.read(0, std::as_writable_bytes(std::span(text)));
-    return text;
+    return file.size() > kMostBytes ? "" : file.text(0, file.size());
   } catch (const Error&) {
     return "";  // whoever reads it can do without
   }

@@ -187,7 +187,7 @@ void Job::run_threads(const RankDeviceOptions& devices, const Work& work) {
     run_thread_ranks(threads, [&](int rank) {
       RankDeviceOptions options = devices;
       options.gpu_slot = rank;
-      if (options.first_core) *options.first_core += rank * options.threads_per_rank;
+      if (options.cpu.first_core) *options.cpu.first_core += rank * options.cpu.threads_per_rank;
       const std::unique_ptr<Device> device = make_rank_device(devices_, cuda_, threads.doorbell(rank), options);
       // In a process of its own rank 0 need not say who speaks.
       work({*device, threads.communicator(rank, device->progress()), on_device(devices_, cuda_, *device, DeviceTransport::kThread),
@@ -215,7 +215,7 @@ void Job::run_process(const RankDeviceOptions& devices, const Work& work) {
 
 // Where a peer failed this rank ends with the verdict on it, which may take kVerdictSeconds to come.
 void Job::work_watched(RankDeviceOptions options, const Work& work) {
-  options.host_memory = [this](std::int64_t bytes, const std::string& name) { return world_->allocate(bytes, name); };
+  options.cpu.memory = [this](std::int64_t bytes, const std::string& name) { return world_->allocate(bytes, name); };
   try {
     connect_lifeline();
     start_watch_.reset();

@@ -59,15 +59,9 @@ std::optional<double> named_peak_flops(const std::vector<std::string>& gpus, DTy
 
 std::unique_ptr<Device> make_rank_device(const DeviceChoice& choice, CudaBackend& cuda, Doorbell& doorbell, const RankDeviceOptions& options) {
   if (choice.kind == DeviceKind::kCuda) {
-    return cuda.make_device(choice.found.gpu_slots.at(static_cast<std::size_t>(options.gpu_slot)).gpu.number, doorbell, options.host_memory, options.cuda);
+    return cuda.make_device(choice.found.gpu_slots.at(static_cast<std::size_t>(options.gpu_slot)).gpu.number, doorbell, options.cpu.memory, options.cuda);
   }
-  CpuDeviceOptions cpu;
-  cpu.threads_per_rank = options.threads_per_rank;
-  cpu.first_core = options.first_core;
-  cpu.memory = options.host_memory;
-  cpu.small_products = options.small_products;
-  cpu.bf16_products = options.bf16_products;
-  return std::make_unique<CpuDevice>(doorbell, cpu);
+  return std::make_unique<CpuDevice>(doorbell, options.cpu);
 }
 
 void check_nccl_register(const CudaOptions& config, const DeviceChoice& choice, int ranks, const TransportChoice& transport) {

@@ -35,13 +35,9 @@ std::optional<double> named_peak_flops(const std::vector<std::string>& gpus, DTy
 
 // Makes a rank's device on the thread that will use it.
 struct RankDeviceOptions {
-  int gpu_slot = 0;                         // which of this process's ranks it is; GPUs only
-  int threads_per_rank = 1;             // CPU only
-  std::optional<int> first_core = {};   // CPU only
-  SmallProducts small_products = SmallProducts::kBlocked;  // CPU only
-  std::optional<Bf16Products> bf16_products = {};          // CPU only; not set: as this processor multiplies faster
-  HostAllocator host_memory = {};       // that peers reach; not set: private memory
-  CudaOptions cuda = {};                // GPUs only
+  int gpu_slot = 0;           // which of this process's ranks it is; GPUs only
+  CpuDeviceOptions cpu = {};  // of which GPUs take the memory, too, that peers reach
+  CudaOptions cuda = {};      // GPUs only
 };
 std::unique_ptr<Device> make_rank_device(const DeviceChoice& choice, CudaBackend& cuda, Doorbell& doorbell, const RankDeviceOptions& options);
 

@@ -205,11 +205,12 @@ void run_forward(const std::function<ForwardModel()>& read, const ForwardWork& w
   });
   if (job.is_first())
     for (const std::string& note : inputs.model.checkpoint.notes) Logger(log).info("{}", note);
-  const RankDeviceOptions devices{.threads_per_rank = inputs.plan.threads_per_rank,
-                                  .first_core = first_core,
-                                  .small_products = kind.small_products,
-                                  .bf16_products = inputs.plan.bf16_products(),
-                                  .cuda = inputs.plan.config.cuda};
+  RankDeviceOptions devices;
+  devices.cpu.threads_per_rank = inputs.plan.threads_per_rank;
+  devices.cpu.first_core = first_core;
+  devices.cpu.small_products = kind.small_products;
+  devices.cpu.bf16_products = inputs.plan.bf16_products();
+  devices.cuda = inputs.plan.config.cuda;
   job.run(devices, [&](JobRank rank) { work(inputs, std::move(rank)); });
 }
 

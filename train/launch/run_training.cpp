@@ -31,10 +31,11 @@ class Training {
 
   void run(const std::function<TrainConfig()>& read_config) {
     job_.agree([&] { prepare(read_config); });
-    const RankDeviceOptions devices{.threads_per_rank = inputs_.plan.threads_per_rank,
-                                    .first_core = inputs_.first_core,
-                                    .bf16_products = inputs_.plan.bf16_products(),
-                                    .cuda = inputs_.plan.config.cuda};
+    RankDeviceOptions devices;
+    devices.cpu.threads_per_rank = inputs_.plan.threads_per_rank;
+    devices.cpu.first_core = inputs_.first_core;
+    devices.cpu.bf16_products = inputs_.plan.bf16_products();
+    devices.cuda = inputs_.plan.config.cuda;
     job_.run(devices, [this](JobRank rank) {
       const bool is_first = rank.world->rank() == 0;
       RankServices services;

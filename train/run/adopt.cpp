@@ -7,6 +7,7 @@
 #include <string_view>
 #include <utility>
 
+#include "checkpoint/checkpoint_folder.h"
 #include "core/file_io.h"
 #include "device/cpu/cpu_device.h"
 #include "train/config/stored_config.h"
@@ -111,8 +112,7 @@ void add_boundaries(JsonValue& out, const DataConfig& data, const DataConfig& ot
 }
 
 std::string shape_text(const ManifestTensor* tensor) {
-  if (tensor == nullptr) return "is not there";
-  return fmt::format("is {}", to_json_text(JsonValue::Array(tensor->shape.begin(), tensor->shape.end())));
+  return tensor == nullptr ? "is not there" : "is " + trident::shape_text(tensor->shape);
 }
 
 // Both sides have the model's order: it is mostly number `likely`.

@@ -192,14 +192,6 @@ struct Room {
   bool is_enough() const { return free >= needed; }
 };
 
-std::int64_t bytes_below(const std::string& folder) {
-  std::int64_t bytes = 0;
-  std::error_code error, gone;
-  for (fs::recursive_directory_iterator at(folder, error), end; !error && at != end; at.increment(error))
-    if (at->is_regular_file(gone) && !at->is_symlink(gone)) bytes += static_cast<std::int64_t>(at->file_size(gone));
-  return bytes;
-}
-
 Room room_in(const std::string& directory, std::int64_t bytes_of_a_save, std::int64_t keep_last, RunBegins begins) {
   struct statvfs status {};
   if (::statvfs(directory.c_str(), &status) != 0 || status.f_blocks == 0) return {};

@@ -158,8 +158,8 @@ TEST(ClusterForecast, AdviceIsWhatItsSettingsGive) {
   EXPECT_GE(changes.size(), 8u);
   for (const PricedChange& change : changes) {
     const ClusterForecast changed = plan_on(hardware, demo(change.settings), 0);
-    EXPECT_EQ(changed.seconds(), change.seconds) << settings_text(change);
-    EXPECT_EQ(changed.most().total(), change.bytes) << settings_text(change);
+    EXPECT_EQ(changed.seconds(), change.seconds) << settings_text(change.settings);
+    EXPECT_EQ(changed.most().total(), change.bytes) << settings_text(change.settings);
     EXPECT_EQ(changed.plan.world_size(), 32);
     EXPECT_EQ(changed.plan.tokens_per_step(), now.plan.tokens_per_step());
   }
@@ -399,8 +399,8 @@ TEST(PlanDrawings, ThePageHasTheNumbersAndNoMarkupOfOthers) {
   const std::string html = to_html(page_of(report));
   EXPECT_EQ(html.find("alert(1)</script>"), html.npos);
   expect_parts(html, {"Plan of runs/&lt;script&gt;alert(1)"});
-  expect_parts(html, {seconds_text(report.plan.seconds()), std::string("2 billion tokens"), settings_text(report.advice.front()),
-                      std::string(to_string(report.plan.limit.limit))});
+  expect_parts(html, {seconds_text(report.plan.seconds()), std::string("2 billion tokens"),
+                      settings_text(report.advice.front().settings), std::string(to_string(report.plan.limit.limit))});
   expect_parts(html, {"class=\"timeline\"", "class=\"chart\""});
 }
 

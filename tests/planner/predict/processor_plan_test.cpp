@@ -134,8 +134,8 @@ TEST(ProcessorPlan, AdviceIsWhatItsSettingsGive) {
     Settings settings{"recompute.policy=full"};
     settings.insert(settings.end(), change.settings.begin(), change.settings.end());
     const ClusterForecast changed = plan_on(hardware, demo(settings), 0);
-    EXPECT_EQ(changed.seconds(), change.seconds) << settings_text(change);
-    EXPECT_EQ(changed.needed_bytes(), change.bytes) << settings_text(change);
+    EXPECT_EQ(changed.seconds(), change.seconds) << settings_text(change.settings);
+    EXPECT_EQ(changed.needed_bytes(), change.bytes) << settings_text(change.settings);
   }
   const std::string html = to_html(page_of(report));
   expect_parts(html, {"core-hours", "memory of the process", "More threads compute than there are cores", "class=\"timeline\""});
