@@ -9,60 +9,41 @@
 #include "core/check.h"
 
 namespace trident {
-namespace {
-
-enum class Folder : std::uint8_t { kWeights, kOptimizer };
-
-class PlanBuilder {
- public:
-  PlanBuilder(SavePlan& plan, int rank) : plan_(plan), rank_(rank) {}
-
-  // Box number `k` of its tensor on this rank.
-  void add(Folder folder, std::size_t k, const std::string& key, const ShardBox& box, const ConstTensorView& shard) {
-    const std::size_t file = file_of(folder, k);
-    FileTable& table = plan_.files[file].table;
-    const std::int64_t begin = table.data_bytes();
-    table.boxes.push_back({key, shard.dtype(), box.box, begin});
-    plan_.copies.push_back({.from = shard.range(box.begin, box.elements()),
-                            .rows = box.rows,
-                            .columns = box.columns,
-                            .transposed = box.transposed,
-                            .file = file,
-                            .begin = begin,
-                            .unit = box.unit});
-  }
-
- private:
-  std::size_t file_of(Folder folder, std::size_t k) {
-    const auto [at, is_new] = files_.try_emplace({folder, k}, plan_.files.size());
-    const bool weights = folder == Folder::kWeights;
-    if (is_new) plan_.files.push_back({fmt::format("{}-{:05}-{}.safetensors", weights ? "weights/w" : "optim/o", rank_, k), {}});
-    return at->second;
-  }
-
-  SavePlan& plan_;
-  int rank_;
-  std::map<std::pair<Folder, std::size_t>, std::size_t> files_;
-};
-
-}  // namespace
 
 SavePlan make_save_plan(std::span<const ShardBox> boxes, std::span<const ShardTensors> tensors,
                         std::span<const std::string> state_names, std::vector<int> units, CheckpointContent content, int rank) {
+  constexpr std::string_view kWeights = "weights/w", kOptimizer = "optim/o";
   SavePlan plan;
   plan.units = std::move(units);
-  PlanBuilder builder(plan, rank);
+  std::map<std::pair<std::string_view, std::size_t>, std::size_t> files;
+  // Box number `k` of its tensor on this rank.
+  const auto add = [&](std::string_view folder, std::size_t k, const std::string& key, const ShardBox& box,
+                       const ConstTensorView& shard) {
+    const auto [at, is_new] = files.try_emplace({folder, k}, plan.files.size());
+    if (is_new) plan.files.push_back({fmt::format("{}-{:05}-{}.safetensors", folder, rank, k), {}});
+    FileTable& table = plan.files[at->second].table;
+    const std::int64_t begin = table.data_bytes();
+    table.boxes.push_back({key, shard.dtype(), box.box, begin});
+    plan.copies.push_back({.from = shard.range(box.begin, box.elements()),
+                           .rows = box.rows,
+                           .columns = box.columns,
+                           .transposed = box.transposed,
+                           .file = at->second,
+                           .begin = begin,
+                           .unit = box.unit});
+  };
   std::map<std::string_view, std::size_t> seen;  // boxes of each tensor
   for (const int unit : plan.units) {
     for (const ShardBox& box : boxes) {
       if (box.unit != unit) continue;
       const ShardTensors& shard = tensors[box.shard];
       const std::size_t k = seen[box.tensor]++;
-      builder.add(Folder::kWeights, k, box.tensor, box, shard.weight);
+      add(kWeights, k, box.tensor, box, shard.weight);
       if (content == CheckpointContent::kWeights || !box.trainable) continue;
       if (shard.weight.dtype() != DType::kF32)
-        builder.add(Folder::kOptimizer, k, std::string(kMasterPrefix) + box.tensor, box, shard.master);
-      for (std::size_t s = 0; s < shard.states.size(); ++s) builder.add(Folder::kOptimizer, k, state_names[s] + "/" + box.tensor, box, shard.states[s]);
+        add(kOptimizer, k, std::string(kMasterPrefix) + box.tensor, box, shard.master);
+      for (std::size_t s = 0; s < shard.states.size(); ++s)
+        add(kOptimizer, k, state_names[s] + "/" + box.tensor, box, shard.states[s]);
     }
   }
   TRIDENT_CHECK(std::ranges::all_of(boxes, [&](const ShardBox& box) { return std::ranges::count(plan.units, box.unit) == 1; }), "a unit is not updated once");

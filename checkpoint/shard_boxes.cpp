@@ -65,36 +65,28 @@ ShardPiece clipped(ShardPiece piece, std::int64_t begin, std::int64_t end) {
   return piece;
 }
 
-// Who writes what tensor ranks hold alike. Every one of them calls this with pieces of the same sizes in the same order.
-class ReplicaBalance {
- public:
-  explicit ReplicaBalance(const ShardHolder& holder) : holder_(holder), written_(static_cast<std::size_t>(holder.tensor_degree)) {}
-
-  bool is_mine(const ShardPiece& piece) {
-    const TensorSharding& sharding = piece.spec->sharding;
-    const int replicas = holder_.tensor_degree / (sharding.dim == ShardDim::kNone ? 1 : sharding.shards);
-    // Every tensor rank goes through the shares of all, so all come to the same answer.
-    std::ptrdiff_t mine = -1;
-    for (std::ptrdiff_t first = 0; first < std::ssize(written_); first += replicas) {
-      const auto group = written_.begin() + first;
-      const auto least = std::min_element(group, group + replicas);
-      *least += piece.count;
-      if (holder_.tensor_rank / replicas * replicas == first) mine = least - written_.begin();
-    }
-    return mine == holder_.tensor_rank;
+// Whether this rank writes what tensor ranks hold alike. Every one of them calls this with pieces of the same sizes in the same
+// order. `written`: elements, by tensor rank.
+bool is_mine(const ShardPiece& piece, const ShardHolder& holder, std::vector<std::int64_t>& written) {
+  const TensorSharding& sharding = piece.spec->sharding;
+  const int replicas = holder.tensor_degree / (sharding.dim == ShardDim::kNone ? 1 : sharding.shards);
+  // Every tensor rank goes through the shares of all, so all come to the same answer.
+  std::ptrdiff_t mine = -1;
+  for (std::ptrdiff_t first = 0; first < std::ssize(written); first += replicas) {
+    const auto group = written.begin() + first;
+    const auto least = std::min_element(group, group + replicas);
+    *least += piece.count;
+    if (holder.tensor_rank / replicas * replicas == first) mine = least - written.begin();
   }
-
- private:
-  const ShardHolder& holder_;
-  std::vector<std::int64_t> written_;  // elements, by tensor rank
-};
+  return mine == holder.tensor_rank;
+}
 
 }  // namespace
 
 std::vector<ShardBox> boxes_held(std::span<const ParamShard> shards, const ShardHolder& holder) {
   const bool shares_lookup = has_tied_end(shards, TiedEnd::kLookup);
   std::vector<ShardBox> boxes;
-  ReplicaBalance balance(holder);
+  std::vector<std::int64_t> written_by(static_cast<std::size_t>(holder.tensor_degree));
   for (std::size_t i = 0; i < shards.size(); ++i) {
     const std::int64_t slice = shards[i].elements / (holder.sharded ? 1 : holder.data_shards);
     const std::int64_t begin = holder.sharded ? 0 : holder.data_rank * slice, end = begin + slice;
@@ -105,7 +97,7 @@ std::vector<ShardBox> boxes_held(std::span<const ParamShard> shards, const Shard
         if (part.count > 0) append_piece(part, holder, {.shard = i, .unit = shards[i].unit, .written = written}, boxes);
       };
       const ShardPiece mine = clipped(piece, begin, end);
-      if (is_head || mine.count == 0 || !balance.is_mine(mine)) {
+      if (is_head || mine.count == 0 || !is_mine(mine, holder, written_by)) {
         append(piece, false);
         continue;
       }

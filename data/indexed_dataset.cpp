@@ -28,10 +28,8 @@ constexpr std::int64_t kIndexBlock = std::int64_t{1} << 18;  // bytes that an In
 
 constexpr IdRange kAnyId{std::numeric_limits<std::int64_t>::min(), std::numeric_limits<std::int64_t>::max()};
 
-// Where a look at tokens stopped, and at which id; at = -1: nowhere.
-struct BadToken {
-  std::int64_t at, id;
-};
+// Where a look at tokens stopped, or -1: nowhere; and at which id.
+using BadToken = std::pair<std::int64_t, std::int64_t>;
 
 template <class T>
 BadToken copy_checked(const std::byte* source, std::int64_t count, std::int64_t vocab_size, std::int32_t* out,
@@ -136,15 +134,10 @@ RandomAccessFile open_part(const std::string& prefix, const std::string& path, c
 }
 
 // Which file a path leads to; nothing where there is none.
-struct FileIdentity {
-  dev_t device = 0;
-  ino_t number = 0;
-  bool operator==(const FileIdentity&) const = default;
-};
-std::optional<FileIdentity> identity_of(const std::string& path) {
+std::optional<std::pair<dev_t, ino_t>> identity_of(const std::string& path) {
   struct stat status{};
   if (::stat(path.c_str(), &status) != 0) return std::nullopt;
-  return FileIdentity{status.st_dev, status.st_ino};
+  return std::pair(status.st_dev, status.st_ino);
 }
 
 }  // namespace
@@ -183,7 +176,7 @@ void refuse_dataset(const RandomAccessFile& file, const std::string& what) {
 IndexedDataset::Files IndexedDataset::open(const std::string& prefix, const ReadAt& read_at) {
   refuse_half_way(prefix);
   const std::string path = idx_path(prefix);
-  const std::optional<FileIdentity> before = identity_of(path);
+  const auto before = identity_of(path);
   Files files{open_part(prefix, path, read_at), open_part(prefix, bin_path(prefix), read_at)};
   if (is_there(mask_path(prefix))) files.mask.emplace(mask_path(prefix), read_at);
   if (identity_of(path) == before) return files;
@@ -272,8 +265,9 @@ std::int64_t IndexedDataset::token_at(std::int64_t position) const {
 
 void IndexedDataset::decode_tokens(const std::byte* stored, std::int64_t first, std::int64_t count, std::int64_t vocab_size,
                                    std::int32_t* out, std::int64_t stride) const {
-  const BadToken bad = with_stored_type(type_, [&]<class T>(T) { return copy_checked<T>(stored, count, vocab_size, out, stride); });
-  if (bad.at >= 0) refuse_token(first + bad.at, bad.id, vocab_size);
+  const auto [at, id] =
+      with_stored_type(type_, [&]<class T>(T) { return copy_checked<T>(stored, count, vocab_size, out, stride); });
+  if (at >= 0) refuse_token(first + at, id, vocab_size);
 }
 
 IdRange IndexedDataset::check_tokens(const std::byte* stored, std::int64_t first, std::int64_t count,
@@ -281,8 +275,8 @@ IdRange IndexedDataset::check_tokens(const std::byte* stored, std::int64_t first
   TRIDENT_CHECK(count > 0, "{} tokens", count);
   const IdRange allowed = vocab_size ? IdRange{0, *vocab_size - 1} : kAnyId;
   IdRange range;
-  const BadToken bad = with_stored_type(type_, [&]<class T>(T) { return find_outside<T>(stored, count, allowed, &range); });
-  if (bad.at >= 0) refuse_token(first + bad.at, bad.id, *vocab_size);
+  const auto [at, id] = with_stored_type(type_, [&]<class T>(T) { return find_outside<T>(stored, count, allowed, &range); });
+  if (at >= 0) refuse_token(first + at, id, *vocab_size);
   return range;
 }
 

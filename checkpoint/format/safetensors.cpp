@@ -1,12 +1,14 @@
 #include "checkpoint/format/safetensors.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cstdint>
 #include <cstring>
 #include <limits>
 #include <optional>
 
+#include "core/at.h"
 #include "core/check.h"
 #include "core/int_math.h"
 #include "core/json_reader.h"
@@ -152,17 +154,8 @@ const std::string* SafetensorsHeader::find_metadata(std::string_view key) const 
 }
 
 std::string_view safetensors_name(DType dtype) {
-  switch (dtype) {
-    case DType::kF64: return "F64";
-    case DType::kF32: return "F32";
-    case DType::kBF16: return "BF16";
-    case DType::kF16: return "F16";
-    case DType::kI64: return "I64";
-    case DType::kI32: return "I32";
-    case DType::kU16: return "U16";
-    case DType::kU8: return "U8";
-  }
-  return "?";
+  constexpr std::array<std::string_view, 8> kNames{"F64", "F32", "BF16", "F16", "I64", "I32", "U16", "U8"};
+  return at(kNames, dtype);
 }
 
 std::string_view safetensors_name(const SafetensorsEntry& entry) {

@@ -10,7 +10,7 @@
 
 namespace trident {
 
-NcclElements nccl_elements(ConstTensorView view) {
+std::pair<ncclDataType_t, std::size_t> nccl_elements(ConstTensorView view) {
   const auto count = static_cast<std::size_t>(view.num_elements());
   switch (view.dtype()) {
     case DType::kF32: return {ncclFloat32, count};

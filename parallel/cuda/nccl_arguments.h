@@ -18,12 +18,9 @@
 
 namespace trident {
 
-struct NcclElements {
-  ncclDataType_t type = ncclUint8;
-  std::size_t count = 0;
-};
-// An operand in NCCL's terms; u16, which NCCL does not know, becomes twice as many bytes (it is never reduced).
-NcclElements nccl_elements(ConstTensorView view);
+// An operand in NCCL's terms, its type and how many there are; u16, which NCCL does not know, becomes twice as many bytes (it is
+// never reduced).
+std::pair<ncclDataType_t, std::size_t> nccl_elements(ConstTensorView view);
 ncclRedOp_t nccl_reduction(ReduceOp op);
 
 // Configures a communicator whose calls return before they are complete. `name` outlives the configuration.

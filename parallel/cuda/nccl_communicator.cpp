@@ -288,26 +288,26 @@ ncclResult_t NcclCommunicator::call_together(NcclHandle& handle, cudaStream_t st
 
 ncclResult_t NcclCommunicator::call_library(const CollectiveCall& call, NcclHandle& handle, const Path* path,
                                             cudaStream_t stream) const {
-  const NcclElements in = nccl_elements(call.in);
+  const auto [type, count] = nccl_elements(call.in);
   const ncclRedOp_t op = nccl_reduction(call.reduce);
   const ncclComm_t comm = handle.get();
   const auto ranks = static_cast<std::size_t>(size());
   const int peer = path == nullptr ? call.root : path->sender == rank() ? 1 : 0;
   switch (call.operation) {
-    case CommOperation::kAllReduce: return ncclAllReduce(call.in.data(), call.out.data(), in.count, in.type, op, comm, stream);
+    case CommOperation::kAllReduce: return ncclAllReduce(call.in.data(), call.out.data(), count, type, op, comm, stream);
     case CommOperation::kReduceScatter:
-      return ncclReduceScatter(call.in.data(), call.out.data(), in.count / ranks, in.type, op, comm, stream);
-    case CommOperation::kAllGather: return ncclAllGather(call.in.data(), call.out.data(), in.count, in.type, comm, stream);
+      return ncclReduceScatter(call.in.data(), call.out.data(), count / ranks, type, op, comm, stream);
+    case CommOperation::kAllGather: return ncclAllGather(call.in.data(), call.out.data(), count, type, comm, stream);
     case CommOperation::kBroadcast:
-      return ncclBroadcast(call.in.data(), call.out.data(), in.count, in.type, call.root, comm, stream);
-    case CommOperation::kSend: return ncclSend(call.in.data(), in.count, in.type, peer, comm, stream);
-    case CommOperation::kRecv: return ncclRecv(call.out.data(), in.count, in.type, peer, comm, stream);
+      return ncclBroadcast(call.in.data(), call.out.data(), count, type, call.root, comm, stream);
+    case CommOperation::kSend: return ncclSend(call.in.data(), count, type, peer, comm, stream);
+    case CommOperation::kRecv: return ncclRecv(call.out.data(), count, type, peer, comm, stream);
     case CommOperation::kAllToAll:
       for (std::size_t r = 0; r < ranks; ++r) {
         const auto offset = static_cast<std::int64_t>(r) * (call.in.num_bytes() / size());
-        ncclResult_t result = ncclSend(call.in.data() + offset, in.count / ranks, in.type, static_cast<int>(r), comm, stream);
+        ncclResult_t result = ncclSend(call.in.data() + offset, count / ranks, type, static_cast<int>(r), comm, stream);
         if (result == ncclSuccess || result == ncclInProgress)
-          result = ncclRecv(call.out.data() + offset, in.count / ranks, in.type, static_cast<int>(r), comm, stream);
+          result = ncclRecv(call.out.data() + offset, count / ranks, type, static_cast<int>(r), comm, stream);
         if (result != ncclSuccess && result != ncclInProgress) return result;
       }
       return ncclSuccess;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <tuple>
 
 #include "core/at.h"
 #include "pipeline/schedule/schedule_simulator.h"
@@ -34,16 +35,6 @@ std::vector<std::vector<WovenItem>> weave_sends(const Schedule& schedule) {
   return woven;
 }
 
-struct TimedMessage {
-  double time;
-  Message message;
-  ItemKind kind;  // kSend or kReceive
-
-  bool operator<(const TimedMessage& other) const {
-    return time != other.time ? time < other.time : message < other.message;
-  }
-};
-
 }  // namespace
 
 int source_rank(const Schedule& schedule, const Message& message) {
@@ -56,14 +47,14 @@ std::vector<std::vector<WovenItem>> weave_messages(const Schedule& schedule, Rec
   if (posting == ReceivePosting::kNever) return weave_sends(schedule);
   const ScheduleTimeline timeline = simulate(schedule, uniform_costs(1, 1, 1));
 
-  std::vector<std::vector<TimedMessage>> messages(schedule.ranks.size());
+  std::vector<std::vector<std::tuple<double, Message, ItemKind>>> messages(schedule.ranks.size());  // by time, then identity
   for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank)
     for (std::size_t i = 0; i < schedule.ranks[rank].size(); ++i) {
       const auto message = output_of(schedule, schedule.ranks[rank][i]);
       if (!message || source_rank(schedule, *message) == destination_rank(schedule, *message)) continue;
       const double time = timeline.ranks[rank][i].end;
-      messages[rank].push_back({time, *message, ItemKind::kSend});
-      at(messages, destination_rank(schedule, *message)).push_back({time, *message, ItemKind::kReceive});
+      messages[rank].emplace_back(time, *message, ItemKind::kSend);
+      at(messages, destination_rank(schedule, *message)).emplace_back(time, *message, ItemKind::kReceive);
     }
 
   std::vector<std::vector<WovenItem>> woven(schedule.ranks.size());
@@ -71,7 +62,8 @@ std::vector<std::vector<WovenItem>> weave_messages(const Schedule& schedule, Rec
     std::sort(messages[rank].begin(), messages[rank].end());
     auto next = messages[rank].begin();
     const auto emit_messages_while = [&](auto due) {
-      for (; next != messages[rank].end() && due(next->time); ++next) woven[rank].push_back({next->kind, {}, next->message});
+      for (; next != messages[rank].end() && due(std::get<double>(*next)); ++next)
+        woven[rank].push_back({std::get<ItemKind>(*next), {}, std::get<Message>(*next)});
     };
     for (std::size_t i = 0; i < schedule.ranks[rank].size(); ++i) {
       const TaskTimes t = timeline.ranks[rank][i];

@@ -1,23 +1,20 @@
 #include "pipeline/schedule/schedule_generators.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/check.h"
 
 namespace trident {
 namespace {
 
-struct ChunkTurn {
-  int chunk;
-  int micro_batch;
-};
-
-// Megatron's order of virtual micro-batches: groups of p micro-batches; a group passes chunk 0, then chunk 1, ...
-std::vector<ChunkTurn> chunk_turns(int num_ranks, int num_chunks, int num_micro_batches) {
-  std::vector<ChunkTurn> turns;
+// Megatron's order of virtual micro-batches, as pairs of chunk and micro-batch: groups of p micro-batches; a group passes chunk 0,
+// then chunk 1, ...
+std::vector<std::pair<int, int>> chunk_turns(int num_ranks, int num_chunks, int num_micro_batches) {
+  std::vector<std::pair<int, int>> turns;
   for (int first = 0; first < num_micro_batches; first += num_ranks)
     for (int chunk = 0; chunk < num_chunks; ++chunk)
-      for (int mb = first; mb < std::min(first + num_ranks, num_micro_batches); ++mb) turns.push_back({chunk, mb});
+      for (int mb = first; mb < std::min(first + num_ranks, num_micro_batches); ++mb) turns.emplace_back(chunk, mb);
   return turns;
 }
 

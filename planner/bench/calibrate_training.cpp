@@ -56,25 +56,17 @@ double typical(std::vector<double> values, bool by_the_clock) {
   return *middle;
 }
 
-// How many steps a model is trained with every operation measured, and as many without: all of its ranks ask, and are told what
-// the first of them to ask is told.
-class StepCount {
- public:
-  explicit StepCount(int most) : most_(most) {}
-  // After a step of `seconds`: `most`, or as many as about kSeconds are enough for, because slow processors would take minutes.
-  int after(double seconds) {
-    const auto enough = static_cast<int>(std::min(kSeconds / (2 * std::max(seconds, 1e-6)), 1e6));
-    int none = 0;
-    count_.compare_exchange_strong(none, std::clamp(enough, std::min(kLeast, most_), most_));
-    return count_;
-  }
-
- private:
-  static constexpr double kSeconds = 0.7;
-  static constexpr int kLeast = 3;
-  int most_;
-  std::atomic<int> count_{0};
-};
+// How many steps a model is trained with every operation measured, and as many without, after a step of `seconds`: `most`, or as
+// many as about kSeconds are enough for, because slow processors would take minutes. All of its ranks ask with one `count`, 0 at
+// first, and are told what the first of them to ask is told.
+int num_steps_after(double seconds, int most, std::atomic<int>& count) {
+  constexpr double kSeconds = 0.7;
+  constexpr int kLeast = 3;
+  const auto enough = static_cast<int>(std::min(kSeconds / (2 * std::max(seconds, 1e-6)), 1e6));
+  int none = 0;
+  count.compare_exchange_strong(none, std::clamp(enough, std::min(kLeast, most), most));
+  return count;
+}
 
 // Times of a rank's steps: those with every operation measured and, in turn, those without.
 struct RankSteps {
@@ -83,15 +75,15 @@ struct RankSteps {
   int steps = 0;
 };
 
-RankSteps trained(const RunPlan& plan, CpuDevice& device, std::unique_ptr<Communicator> world, double (*clock)(),
-                  StepCount& count) {
+RankSteps trained(const RunPlan& plan, CpuDevice& device, std::unique_ptr<Communicator> world, double (*clock)(), int most,
+                  std::atomic<int>& count) {
   CallMeter meter;
   const std::unique_ptr<Device> metered = make_metered_device(device, meter, clock);
   RankTrainer trainer(plan, *metered, std::move(world));
   const LoadSamples load = random_samples(plan.model.vocab_size, plan.config.batch.sequence);
   const double begin = monotonic_seconds();
   trainer.step(load);
-  const int steps = count.after(monotonic_seconds() - begin);
+  const int steps = num_steps_after(monotonic_seconds() - begin, most, count);
   std::vector<double> cpu, wall;
   for (int i = 0; i < steps; ++i) {
     const double cpu_before = thread_cpu_seconds(), wall_before = monotonic_seconds();
@@ -154,13 +146,13 @@ std::vector<TrainedSteps> measure_operations(const CalibrateOptions& options, in
   for (const TrainedModel& model : models_on_one_rank(options.largest, options.every)) {
     options.check();
     const RunPlan plan = plan_of(model, threads);
-    StepCount count(options.steps);
+    std::atomic<int> count{0};
     std::vector<RankSteps> steps(static_cast<std::size_t>(ranks));
     on_measuring_ranks(ranks, threads, [&](const MeasuringRank& rank) {
       ThreadWorld alone(1);
       CpuDevice device(alone.doorbell(0), with_threads(threads));
       rank.all.barrier();
-      at(steps, rank.rank) = trained(plan, device, alone.communicator(0, device.progress()), clock, count);
+      at(steps, rank.rank) = trained(plan, device, alone.communicator(0, device.progress()), clock, options.steps, count);
     });
     all.push_back(steps_of(plan, steps, reading, threads, calls[plan.compute]));
   }
@@ -169,13 +161,13 @@ std::vector<TrainedSteps> measure_operations(const CalibrateOptions& options, in
     const RunPlan plan = plan_of(model, threads);
     const int world_size = plan.world_size();
     ThreadWorld world(world_size);
-    StepCount count(options.steps);
+    std::atomic<int> count{0};
     std::vector<RankSteps> steps(static_cast<std::size_t>(world_size));
     run_thread_ranks(world, [&](int rank) {
       CpuDeviceOptions own = with_threads(threads);
       own.first_core = core_for_rank(rank, world_size, threads);
       CpuDevice device(world.doorbell(rank), own);
-      at(steps, rank) = trained(plan, device, world.communicator(rank, device.progress()), clock, count);
+      at(steps, rank) = trained(plan, device, world.communicator(rank, device.progress()), clock, options.steps, count);
     });
     all.push_back(steps_of(plan, steps, reading, threads, of_divided[plan.compute]));
   }

@@ -15,6 +15,7 @@
 
 #include "core/at.h"
 #include "core/check.h"
+#include "core/clock.h"
 #include "core/for_each_index.h"
 #include "core/number_text.h"
 #include "model/config/model_stats.h"
@@ -117,22 +118,17 @@ std::vector<FoundLayout> without_variations(const std::vector<TimedLayout>& rank
   return best;
 }
 
-// CPU time of this thread while it lives, added to `nanoseconds`.
+// CPU time of this thread while it lives, added to `seconds`.
 class CpuTimer {
  public:
-  explicit CpuTimer(std::atomic<std::int64_t>& nanoseconds) : nanoseconds_(nanoseconds), start_(now()) {}
-  ~CpuTimer() { nanoseconds_ += now() - start_; }
+  explicit CpuTimer(std::atomic<double>& seconds) : seconds_(seconds) {}
+  ~CpuTimer() { seconds_ += thread_cpu_seconds() - start_; }
   CpuTimer(const CpuTimer&) = delete;
   CpuTimer& operator=(const CpuTimer&) = delete;
 
  private:
-  static std::int64_t now() {
-    timespec at{};
-    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &at);
-    return std::int64_t{at.tv_sec} * 1'000'000'000 + at.tv_nsec;
-  }
-  std::atomic<std::int64_t>& nanoseconds_;
-  std::int64_t start_;
+  std::atomic<double>& seconds_;
+  const double start_ = thread_cpu_seconds();
 };
 
 class Search {
@@ -231,7 +227,7 @@ class Search {
   }
 
   double seconds_of(const SearchLayout& layout) {
-    const CpuTimer timer(simulation_nanoseconds_);
+    const CpuTimer timer(simulation_seconds_);
     const double seconds = price_step(costs_.looped_step(layout), *hardware_.prices).seconds;
     one_done();
     const std::scoped_lock lock(mutex_);
@@ -244,11 +240,11 @@ class Search {
     begin("layouts bounded", fitting.size());
     for_each_index(fitting.size(), request_.threads, [&](std::size_t i) {
       one_done();
-      const CpuTimer timer(bound_nanoseconds_);
+      const CpuTimer timer(bound_seconds_);
       candidates[i] = {fitting[i], keeps_parameters(fitting[i]) ? kSameAsAnother : costs_.least_seconds(fitting[i])};
     });
     drop_same(candidates);
-    result_.bound_seconds = 1e-9 * static_cast<double>(bound_nanoseconds_) / static_cast<double>(fitting.size());
+    result_.bound_seconds = bound_seconds_ / static_cast<double>(fitting.size());
     // As many as it takes for enough that are no variations of each other.
     RankedLayouts ranked;
     std::size_t simulations = 0;
@@ -260,7 +256,7 @@ class Search {
       result_.best = without_variations(ranked.best, request_.keep);
       if (ranked.best.size() < kept || result_.best.size() >= request_.keep) break;
     }
-    result_.simulation_seconds = 1e-9 * static_cast<double>(simulation_nanoseconds_) / static_cast<double>(simulations);
+    result_.simulation_seconds = simulation_seconds_ / static_cast<double>(simulations);
     result_.timed = ranked.timed;
     for_each_index(result_.best.size(), request_.threads, [&](std::size_t i) { describe(result_.best[i]); });
     result_.best_by_choice = choices_.times();
@@ -353,7 +349,7 @@ class Search {
   std::unique_ptr<Ops> oracle_;
   PlanHardware hardware_;
   LayoutCosts costs_;
-  std::atomic<std::int64_t> bound_nanoseconds_{0}, simulation_nanoseconds_{0};
+  std::atomic<double> bound_seconds_{0}, simulation_seconds_{0};
   std::mutex mutex_;
   std::string_view what_;  // is being done with layouts
   std::int64_t all_ = 0, done_ = 0;

@@ -17,10 +17,7 @@ using ::testing::Pair;
 
 TEST(NcclArguments, EveryDTypeMoves) {
   std::byte memory;
-  const auto of = [&](DType dtype) {
-    const NcclElements elements = nccl_elements({&memory, dtype, {3, 5}, MemoryKind::kDevice});
-    return std::pair(elements.type, elements.count);
-  };
+  const auto of = [&](DType dtype) { return nccl_elements({&memory, dtype, {3, 5}, MemoryKind::kDevice}); };
   EXPECT_THAT(of(DType::kF32), Pair(ncclFloat32, 15u));
   EXPECT_THAT(of(DType::kBF16), Pair(ncclBfloat16, 15u));
   EXPECT_THAT(of(DType::kF16), Pair(ncclFloat16, 15u));
