@@ -1,6 +1,5 @@
 // trident ckpt ls DIR | show DIR[/STEP] | verify DIR[/STEP] | diff A B | prune DIR
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <ctime>
 #include <filesystem>

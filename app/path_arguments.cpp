@@ -1,8 +1,6 @@
 #include "app/path_arguments.h"
 
-#include <algorithm>
 #include <filesystem>
-#include <string_view>
 #include <system_error>
 
 #include "core/json_reader.h"

@@ -2,7 +2,6 @@
 //               [--json | --csv] [--svg FILE] [--html FILE] [--run]
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <ostream>
 
 #include "app/command_line.h"

@@ -1,7 +1,6 @@
 #include "infer/eval/choices_file.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>

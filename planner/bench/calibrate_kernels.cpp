@@ -1,8 +1,6 @@
-#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <optional>
 #include <utility>
 #include <vector>
 

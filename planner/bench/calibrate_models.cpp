@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <utility>
 
 #include "device/cpu/multiply_rates.h"
 #include "train/plan/machine.h"

@@ -1,7 +1,6 @@
 #include "planner/predict/cluster_report.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <map>
 #include <optional>
-#include <string_view>
 #include <tuple>
 
 #include "core/at.h"

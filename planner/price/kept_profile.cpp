@@ -4,7 +4,6 @@
 
 #include <cctype>
 #include <cstdlib>
-#include <filesystem>
 
 #include "core/file_io.h"
 #include "train/plan/machine.h"

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
-#include <optional>
 
 #include "core/at.h"
 #include "core/check.h"
