@@ -97,8 +97,10 @@ std::string verdicts_text(const Import& import) {
   return on_lines(text);
 }
 
-// Keys that a price depends on, or a run, and that nobody says, with the settings that give them.
-std::vector<std::pair<std::string_view, std::string_view>> missing_of(const OptionValues& values, bool for_a_run) {
+// Keys that a price depends on, or a run, and that nobody says, with the settings that give them: beside the inputs, or beside the
+// file that was made of them, in which nothing follows from the ranks any more.
+std::vector<std::pair<std::string_view, std::string_view>> missing_of(const OptionValues& values, bool for_a_run,
+                                                                     bool beside_inputs = true) {
   std::vector<std::pair<std::string_view, std::string_view>> missing;
   const auto has_one = [&](std::initializer_list<const char*> paths) {
     return std::ranges::any_of(paths, [&](const char* path) { return !values.at(path).value.is_null(); });
@@ -106,8 +108,10 @@ std::vector<std::pair<std::string_view, std::string_view>> missing_of(const Opti
   const auto is_said = [&](const char* path) { return values.at(path).origin != OptionValue().origin; };
   const bool lacks_ranks = is_said("batch.micro") && !is_said("parallel.data");
   if (!has_one({"batch.global"}))
-    missing.emplace_back("batch.global", lacks_ranks ? "parallel.data=N, or trident import --ranks N: it follows from the ranks"
-                                                     : "batch.global=N");
+    missing.emplace_back("batch.global",
+                         !lacks_ranks    ? "batch.global=N"
+                         : beside_inputs ? "parallel.data=N, or trident import --ranks N: it follows from the ranks"
+                                         : "batch.global=N, or trident import --ranks N: it follows from the ranks");
   if (!has_one({"batch.sequence"})) missing.emplace_back("batch.sequence", "batch.sequence=N");
   if (!has_one({"model.preset", "model.hf_config", "model.init_from"}) && values.model_keys().is_null())
     missing.emplace_back("model", "model.preset=NAME (or --set model.init_from=FOLDER)");
@@ -120,11 +124,11 @@ std::vector<std::pair<std::string_view, std::string_view>> missing_of(const Opti
 std::string next_steps(const Import& import, OptionValues values, const ImportFlags& flags) {
   for (const ImportedValue& it : import.values)
     if (it.unknown.empty()) values.take_import(it.path, it.value, it.origin, it.is_default);
-  const auto missing = missing_of(values, true);
-  std::string text = missing.empty() ? "" : fmt::format("still missing for trident train --import ({})\n", missing.size());
   // A pipe is used up, and train --import has no --from: such input is written first.
   const bool reads_again = flags.rules.from.empty() && std::ranges::find(flags.files, "-") == flags.files.end();
   const bool from_file = !flags.output.empty() || !reads_again;
+  const auto missing = missing_of(values, true, !from_file);
+  std::string text = missing.empty() ? "" : fmt::format("still missing for trident train ({})\n", missing.size());
   const std::string written = flags.output.empty() ? "c.json" : flags.output;
   std::string command, line = from_file ? "  trident train --config" : "  trident train --import";
   const auto add = [&](const std::string& word) {

@@ -216,6 +216,13 @@ void derive_common(Facts& facts) {
   derive_interval(facts, "eval", "eval.every", 0);
   derive_interval(facts, "save", "checkpoint.every", 0);
   derive_names(facts);
+  const Fact* const steps = facts.find("run.steps");
+  if (const Fact* const traced = facts.find("log.trace_steps");
+      traced != nullptr && traced->value.is_array() && steps != nullptr && steps->value.is_number() &&
+      traced->value.items().back().as_number() > steps->value.as_number()) {
+    facts.remark(*traced, fmt::format("nothing is traced: run.steps = {} ends before", to_json_text(steps->value)));
+    facts.erase("log.trace_steps");
+  }
   // FSDP keeps gradients and states of the optimizer where it keeps parameters.
   if (const std::optional<Fact> host = facts.pull("@fsdp_offload"))
     for (const char* const path : {"offload.parameters", "offload.optimizer", "offload.gradients"}) facts.take(path, *host);

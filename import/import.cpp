@@ -292,7 +292,14 @@ class Resolver {
                                    "batch.micro", "batch.sequence", "optimizer.lr"}) {
       const OptionValue* const value = of_base(path);
       if (value == nullptr || !value->value.is_number()) continue;
-      if (std::string_view(path) == "run.steps" && facts_.is_given("run.epochs")) continue;  // which take their place
+      const bool is_steps = std::string_view(path) == "run.steps";
+      if (is_steps && facts_.is_given("run.epochs")) continue;  // which take their place
+      const std::string setting = fmt::format("{}={}", path, to_json_text(value->value));
+      if (const Fact* const said = facts_.find(path);
+          is_steps && said != nullptr && std::ranges::find(rules_.settings, setting) != rules_.settings.end()) {
+        facts_.remark(*said, fmt::format("--set {} counts in its place", setting));
+        facts_.set(path, {value->value, value->origin});
+      }
       facts_.take(path, {value->value, value->origin, Weight::kDefault});
     }
   }
@@ -363,7 +370,7 @@ class Resolver {
       const std::string path(option.path);
       const Fact* const fact = facts_.find(path);
       const OptionValue* const base = of_base(path);
-      const bool is_of_base = fact != nullptr && base != nullptr && fact->is_default() && fact->origin == base->origin;
+      const bool is_of_base = fact != nullptr && base != nullptr && fact->origin == base->origin;
       if (fact != nullptr && !is_of_base) list_value(path, *fact, &option);
     }
     for (const auto& [path, fact] : facts_.all())

@@ -103,7 +103,7 @@ constexpr ForeignKey kOlmoRows[] = {
     {"optimizer.name = lionw, decoupled_lionw", kMapped, "optimizer.type", "\"lion\"", {}, "\"lionw\""},
     refused("optimizer.name", "there is no such update rule", "adamw or lionw"),
     {"optimizer.learning_rate", kMapped, "optimizer.lr", {}, {}, "1e-4"},
-    {"optimizer.weight_decay", kMapped, "optimizer.weight_decay", {},
+    {"optimizer.weight_decay", kDiffers, "optimizer.weight_decay", {},
      "embeddings are decayed here, and there only with decay_embeddings", "0.01"},
     {"optimizer.betas", kMapped, "optimizer.betas", {}, {}, "[0.9, 0.95]"},
     {"optimizer.eps", kMapped, "optimizer.eps", {}, {}, "1e-5"},

@@ -80,8 +80,8 @@ constexpr ForeignKey kTorchtitanRows[] = {
     heading("Model"),
     refused("model.name = llama4, deepseek_v3, gpt_oss, flux, vlm", "mixtures of experts and models of images are not trained here",
      "a dense model of text"),
-    {"model.name", kMapped, "model.preset@titan.name", {}, "initial weights of all layers have one width of their own, which there "
-     "shrinks with the depth", "\"llama3\""},
+    {"model.name", kDiffers, "model.preset@titan.name", {}, "initial weights have the same width in every layer here, and there a "
+     "smaller one in deeper layers", "\"llama3\""},
     {"model.flavor", kMapped, "model.preset@titan.flavor", {}, "of llama3 and qwen3, the dense ones", "\"debugmodel\""},
     {"model.hf_assets_path, model.tokenizer_path", kMapped, "model.init_from@titan.assets", {},
      "texts become tokens before the run: trident data prepare --tokenizer takes this folder"},
@@ -103,7 +103,7 @@ constexpr ForeignKey kTorchtitanRows[] = {
     {"optimizer.beta1", kMapped, "optimizer.betas@beta1", {}, {}, "0.9"},
     {"optimizer.beta2", kMapped, "optimizer.betas@beta2", {}, {}, "0.95"},
     {"optimizer.eps", kMapped, "optimizer.eps", {}, {}, "1e-8"},
-    {"optimizer.weight_decay", kMapped, "optimizer.weight_decay", {}, "norms and biases are not decayed here, and are there",
+    {"optimizer.weight_decay", kDiffers, "optimizer.weight_decay", {}, "norms and biases are not decayed here, and are there",
      "0.1"},
     always("optimizer.implementation", "one pass over each shard makes the update"),
     refused("optimizer.early_step_in_backward", "updates come after the whole backward pass, because clipping needs the norm",
@@ -112,7 +112,7 @@ constexpr ForeignKey kTorchtitanRows[] = {
     {"lr_scheduler.total_steps", kMapped, "lr_schedule.decay_steps@titan.total_steps"},
     {"lr_scheduler.decay_ratio", kMapped, "lr_schedule.wsd_decay_steps@titan.decay_ratio", {},
      "of all steps, at the end: lr_schedule.type \"wsd\""},
-    {"lr_scheduler.decay_type = linear, cosine, sqrt", kMapped, "lr_schedule.type@titan.decay_type", {},
+    {"lr_scheduler.decay_type = linear, cosine, sqrt", kDiffers, "lr_schedule.type@titan.decay_type", {},
      "the last step has the lowest rate here, which there the step behind it would have", "\"linear\""},
     refused("lr_scheduler.decay_type", "there is no such course", "linear, cosine or sqrt"),
     {"lr_scheduler.min_lr_factor, lr_scheduler.lr_min", kMapped, "lr_schedule.min_lr@min_lr_ratio", {}, {}, "0.0"},

@@ -44,7 +44,7 @@ TEST_F(ImportCommand, PrintsTheConfigurationAndWhatBecameOfEachKeyBesideIt) {
   EXPECT_EQ(*config.find("parallel")->find("data"), JsonValue(4));
   EXPECT_NE(printed.out.find("zero2.yaml:4"), std::string::npos) << "where it comes from: " << printed.out;
   expect_parts(printed.err, {"taken over (", "zero2.yaml:5", "mixed_precision: bf16", "precision.compute = \"bf16\""});
-  expect_parts(printed.err, {"still missing for trident train --import (5)", "\n  data.train: --set data.train=PREFIX",
+  expect_parts(printed.err, {"still missing for trident train (5)", "\n  data.train: --set data.train=PREFIX",
                              "\nthe run\n  trident train --import ", "zero2.yaml", " --set batch.global=N", "model.preset=NAME"});
   expect_parts(succeeded(run_program({"import", zero2(), "--ranks", "4"})).err, {"zero2.yaml", " --set parallel.data=4"});
   expect_parts(succeeded(run_program({"import", zero2(), "--from", "accelerate"})).err,
@@ -57,6 +57,10 @@ TEST_F(ImportCommand, PrintsTheConfigurationAndWhatBecameOfEachKeyBesideIt) {
   const auto table = [](const std::string& text) { return text.substr(0, text.find("\nthe run\n")); };
   EXPECT_EQ(table(written.out), table(printed.err)) << "then the table is what is printed";
   EXPECT_NE(written.out.find("\nthe run\n  trident train --config " + copy), std::string::npos) << written.out;
+  const std::string titan = TRIDENT_SOURCE_DIR "/tests/import/files/torchtitan_llama3_8b.toml";
+  expect_parts(succeeded(run_program({"import", titan, "--output", copy})).out,
+               {"batch.global: --set batch.global=N, or trident import --ranks N", "train --config " + copy,
+                " --set batch.global=N"});
   const JsonValue report = parse_json(succeeded(run_program({"import", zero2(), "--json"})).out, "report");
   EXPECT_EQ(*report.find("config"), config);
   EXPECT_EQ(report.find("keys")->items().size(), 6u);

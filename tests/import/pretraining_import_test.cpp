@@ -75,6 +75,14 @@ TEST(PretrainingImport, TheEightBillionModelOfTorchtitan) {
                          {"lr_schedule.warmup_steps", "200"},
                          {"lr_schedule.min_lr", "0.0"},
                          {"log.trace_steps", "[100,100]"}});
+  rules.settings = {"run.steps=2"};
+  const Import tried = import_files({kInputs + "torchtitan_llama3_8b.toml"}, rules);
+  expect_values(tried, {{"run.steps", "-"}, {"lr_schedule.warmup_steps", "2"}, {"log.trace_steps", "-"}});
+  for (const auto& [key, note] : {std::pair("training.steps", "--set run.steps=2 counts in its place"),
+                                  {"profiling.profile_freq", "nothing is traced: run.steps = 2 ends before"}})
+    EXPECT_TRUE(std::ranges::any_of(tried.keys, [&](const ImportedKey& one) {
+      return one.leaf.key == key && one.note.find(note) != std::string::npos;
+    })) << key;
 }
 
 TEST(PretrainingImport, APipelineOfTorchtitanCutsTheLocalBatch) {
