@@ -257,7 +257,7 @@ TEST(PatternMatcher, StepsAreLimited) {
 
 TEST(PatternMatcher, ChoicesAreKeptWhileTheyMayBeGoneBackTo) {
   std::string text;
-  while (text.size() < (std::size_t{20} << 20)) text += "ab";
+  while (text.size() < (std::size_t{10} << 20)) text += "ab";
   for (const char* const pattern : {"(?:ab|b)+", "(?:ab|b)++|x", "x|(?:(?:ab|b)+|y)"})
     EXPECT_EQ(ends_of(*piece_scanner(pattern, "t"), text), std::vector<std::int64_t>{std::ssize(text)}) << pattern;
   text.resize(std::size_t{5} << 20);
