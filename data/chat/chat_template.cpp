@@ -82,7 +82,7 @@ RenderedChat ChatTemplate::render(const JsonValue& messages, const JsonValue& to
     throw DataError(refusal.what());
   }
   Text out = interpreter.run();
-  return {std::move(out.bytes), segments_of(out.marks)};
+  return {std::move(out.bytes), segments_of(out.marks), interpreter.budget()->taken()};
 }
 
 bool ChatTemplate::has_generation() const { return program_->has_generation; }

@@ -33,6 +33,7 @@ struct RenderedSegment {
 struct RenderedChat {
   std::string text;  // UTF-8
   std::vector<RenderedSegment> segments;
+  std::size_t steps;  // that it took
 };
 
 enum class GenerationPrompt : std::uint8_t { kNone, kAdded };

@@ -164,6 +164,8 @@ Conversation read_conversation(const JsonValue& row, std::string_view source) {
 
 namespace {
 
+constexpr std::size_t kMaxSteps = 100'000'000;  // of all renderings of one conversation, some seconds
+
 class Counter {
  public:
   Counter(const ChatTemplate& chat, const Conversation& conversation, const ChatVariables& variables, std::string_view where)
@@ -190,14 +192,16 @@ class Counter {
   const JsonValue::Array& messages() const { return conversation_.messages.items(); }
   [[noreturn]] void refuse(const std::string& what) const { throw DataError(fmt::format("{}: {}", where_, what)); }
 
-  RenderedChat render(std::size_t count, GenerationPrompt prompt) const {
+  RenderedChat render(std::size_t count, GenerationPrompt prompt) {
     try {
       const JsonValue first(JsonValue::Array(messages().begin(), messages().begin() + static_cast<std::ptrdiff_t>(count)));
-      return chat_.render(first, conversation_.tools, prompt, variables_);
+      RenderedChat out = chat_.render(first, conversation_.tools, prompt, variables_);
+      if ((steps_ += out.steps) <= kMaxSteps) return out;
     } catch (DataError& error) {
       error.add_context(fmt::format(" [{}]", where_));
       throw;
     }
+    refuse_message(count, fmt::format("the texts before each message take more than {} steps of the template", kMaxSteps));
   }
 
   // Joins neighbours.
@@ -213,7 +217,7 @@ class Counter {
   }
 
   // How much of `text` the first `count` messages and the header of an answer take.
-  std::size_t end_of_prompt(std::size_t count, std::string_view text) const {
+  std::size_t end_of_prompt(std::size_t count, std::string_view text) {
     const RenderedChat before = render(count, GenerationPrompt::kAdded);
     if (!text.starts_with(before.text))
       refuse_message(count, "what the template writes before it, with a generation prompt, is not how it goes on");
@@ -223,7 +227,7 @@ class Counter {
     refuse(fmt::format("messages[{}]: {} ({}); take a template with {{% generation %}}, or --loss all", index, why, chat_.name()));
   }
 
-  void add_by_prefix(CountedChat* out, LossKind kind) const {
+  void add_by_prefix(CountedChat* out, LossKind kind) {
     const std::string_view all = out->rendered.text;
     for (std::size_t i = messages().size(); i-- > 0;) {
       if (messages()[i].find("role")->as_string() != "assistant") continue;
@@ -239,6 +243,7 @@ class Counter {
   const Conversation& conversation_;
   const ChatVariables& variables_;
   std::string_view where_;
+  std::size_t steps_ = 0;
 };
 
 }  // namespace

@@ -43,7 +43,8 @@ struct CountedChat {
 
 // With {% generation %} the template says itself where assistants speak. Without it each assistant message is found by rendering
 // the messages before it with a generation prompt, and those together with it: the first text must begin the second one, and that
-// the whole, or DataError names the message. `where` ("FILE:LINE") begins the messages about the conversation, which has messages.
+// the whole, or DataError names the message, as where all of that takes more than 10^8 steps. `where` ("FILE:LINE") begins the
+// messages about the conversation, which has messages.
 CountedChat render_counted(const ChatTemplate& chat, const Conversation& conversation, LossKind kind,
                            const ChatVariables& variables, std::string_view where);
 

@@ -38,9 +38,11 @@ class Budget {
     left_ -= steps;
   }
   void take_bytes(std::size_t bytes) { take(bytes >> 8); }
+  std::size_t taken() const { return kAll - left_; }
 
  private:
-  std::size_t left_ = 1'000'000;
+  static constexpr std::size_t kAll = 1'000'000;
+  std::size_t left_ = kAll;
 };
 
 inline constexpr std::size_t kMaxText = std::size_t{64} << 20;

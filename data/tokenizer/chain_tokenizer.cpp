@@ -267,14 +267,14 @@ void ChainTokenizer::describe() {
 
 std::string ChainTokenizer::decode(std::span<const std::int32_t> ids) const {
   std::string bytes;
-  for (const std::int32_t id : ids) {
+  for (const std::int32_t& id : ids) {
     if (id < 0 || id >= vocab_size()) {
       throw DataError(
           fmt::format("token id {}: outside the vocabulary of tokenizer \"{}\" (0 .. {}); decode with the tokenizer that "
                       "encoded it",
                       id, name(), vocab_size() - 1));
     }
-    if (!bytes.empty()) bytes += parts_.between;
+    if (&id != ids.data()) bytes += parts_.between;
     bytes += token_text(id);
   }
   std::string buffer;

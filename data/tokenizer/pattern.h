@@ -62,9 +62,9 @@ class PatternProgram {
    private:
     struct Frame {
       std::uint32_t at;         // the instruction with which it goes on
-      bool is_run;              // of a set: `low` and `high` are the shortest and the longest end that are left
       std::uint32_t left;       // of a lazy run: how many more characters it may take
-      std::size_t low, high;
+      std::size_t low, high;    // of a greedy run: the shortest and the longest end that are left; else one place
+      bool is_run() const { return left > 0 || high > low; }
     };
     std::optional<std::size_t> run(std::uint32_t at, std::size_t place);
     bool take_run(std::uint32_t at, std::size_t* place);
@@ -72,7 +72,7 @@ class PatternProgram {
     bool holds(Anchor anchor, std::size_t place) const;
     void push(const Frame& frame);
     void count(std::uint64_t steps);
-    [[noreturn]] void give_up() const;
+    [[noreturn]] void give_up(const std::string& what) const;
 
     const PatternProgram& program_;
     const std::string_view text_;

@@ -13,7 +13,7 @@ constexpr std::size_t kMaxInstructions = 16384;
 constexpr std::uint64_t kStepsPerByte = 64;
 constexpr std::size_t kMinBytes = 64;                 // shorter texts may take as many steps as one of this length
 constexpr std::size_t kBytesAhead = std::size_t{1} << 20;   // bytes beyond the covered ones whose steps may be spent early
-constexpr std::size_t kMaxFrames = std::size_t{1} << 24;
+constexpr std::size_t kMaxFrames = std::size_t{1} << 22;    // 96 MiB
 
 }  // namespace
 
@@ -21,6 +21,8 @@ PatternProgram::PatternProgram(const Pattern& pattern, std::string_view text, st
     : text_(text), where_(where), sets_(pattern.sets) {
   compile(pattern.root);
   emit({.op = Op::kDone});
+  for (Instruction& it : instructions_)
+    while (it.op == Op::kSplit && instructions_[it.to].op == Op::kJump) it.to = instructions_[it.to].to;
 }
 
 std::uint32_t PatternProgram::emit(const Instruction& instruction) {
@@ -139,10 +141,15 @@ std::optional<std::size_t> PatternProgram::Matcher::run(std::uint32_t at, std::s
       case Op::kRun: fits = take_run(at - 1, &place); break;
       case Op::kSplit:
         count(1);
-        push({.at = it.to, .is_run = false, .left = 0, .low = place, .high = place});
+        // A choice that ends at once is taken whenever it is gone back to: those below it never are.
+        if (program_.instructions_[it.to].op == Op::kDone) frames_.resize(base);
+        push({.at = it.to, .left = 0, .low = place, .high = place});
         break;
       case Op::kJump: at = it.to; break;
-      case Op::kAnchor: fits = holds(it.anchor, place); break;
+      case Op::kAnchor:
+        fits = holds(it.anchor, place);
+        count(fits);
+        break;
       case Op::kAtomic: {
         count(1);
         const auto end = run(at, place);
@@ -184,13 +191,14 @@ bool PatternProgram::Matcher::take_run(std::uint32_t at, std::size_t* place) {
   }
   count(times);
   if (times < it.min) return false;
+  count(times == 0);  // many runs of nothing may follow one another
   if (times == it.min) low = end;
   if (it.repeat == RepeatKind::kLazy) {
     count(1);
     if (it.max > it.min)
-      push({.at = at, .is_run = true, .left = it.max == PatternNode::kNoMax ? it.max : it.max - it.min, .low = end, .high = end});
+      push({.at = at, .left = it.max == PatternNode::kNoMax ? it.max : it.max - it.min, .low = end, .high = end});
   } else if (it.repeat == RepeatKind::kGreedy && end > low) {
-    push({.at = at, .is_run = true, .left = 0, .low = low, .high = end});
+    push({.at = at, .left = 0, .low = low, .high = end});
   }
   *place = end;
   return true;
@@ -202,7 +210,7 @@ bool PatternProgram::Matcher::back_out(std::size_t base, std::uint32_t* at, std:
     Frame& frame = frames_.back();
     *at = frame.at;
     *place = frame.high;
-    if (!frame.is_run) {
+    if (!frame.is_run()) {
       frames_.pop_back();
       return true;
     }
@@ -239,21 +247,21 @@ bool PatternProgram::Matcher::holds(Anchor anchor, std::size_t place) const {
 }
 
 void PatternProgram::Matcher::push(const Frame& frame) {
-  if (frames_.size() > kMaxFrames) give_up();
+  if (frames_.size() == kMaxFrames) give_up(fmt::format("keeps more than {} choices open", kMaxFrames));
   frames_.push_back(frame);
 }
 
 // Long texts are given up early: what is spent may not run far ahead of what is covered.
 void PatternProgram::Matcher::count(std::uint64_t steps) {
   steps_ += steps;
-  if (steps_ > kStepsPerByte * std::max(std::min(text_.size(), covered_ + kBytesAhead), kMinBytes)) give_up();
+  if (steps_ > kStepsPerByte * std::max(std::min(text_.size(), covered_ + kBytesAhead), kMinBytes))
+    give_up(fmt::format("takes more than {} steps a byte", kStepsPerByte));
 }
 
-void PatternProgram::Matcher::give_up() const {
-  throw DataError(fmt::format("{}: pattern {}: takes more than {} steps a byte in a text, at {}; use a pattern whose repeats do "
-                              "not contain or follow one another",
-                              program_.where_, in_quotes(program_.text_, 200), kStepsPerByte,
-                              in_quotes(text_.substr(covered_, 200), 40)));
+void PatternProgram::Matcher::give_up(const std::string& what) const {
+  throw DataError(fmt::format("{}: pattern {}: {} in a text, at {}; use a pattern whose repeats do not contain or follow one "
+                              "another",
+                              program_.where_, in_quotes(program_.text_, 200), what, in_quotes(text_.substr(covered_, 200), 40)));
 }
 
 }  // namespace trident

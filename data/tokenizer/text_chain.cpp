@@ -59,16 +59,20 @@ std::string replaced(std::string_view text, const PieceScanner* pattern, std::st
     out += part;
     if (out.size() > most) refuse_growth(most, out.size());
   };
-  if (pattern != nullptr) {
+  while (pattern != nullptr && !text.empty()) {
+    const std::string_view part = text.substr(0, valid_prefix(text));
     std::size_t begin = 0;
-    pattern->cut(text, [&](std::span<const PieceScanner::Piece> pieces) {
+    pattern->cut(part, [&](std::span<const PieceScanner::Piece> pieces) {
       for (const PieceScanner::Piece& piece : pieces) {
-        put(piece.matched ? content : text.substr(begin, piece.end - begin));
+        put(piece.matched ? content : part.substr(begin, piece.end - begin));
         begin = piece.end;
       }
     });
-    return out;
+    text.remove_prefix(part.size());
+    put(text.substr(0, 1));  // decoded texts may have bytes of no character
+    text.remove_prefix(std::min<std::size_t>(1, text.size()));
   }
+  if (pattern != nullptr) return out;
   std::size_t at = 0;
   for (std::size_t next = 0; (next = text.find(found, at)) != std::string_view::npos; at = next + found.size()) {
     put(text.substr(at, next - at));
@@ -106,7 +110,7 @@ std::string_view apply(const TextStep& step, std::string_view text, std::size_t 
     case TextStep::Kind::kStripAccents: return *out = without_accents(text);
     case TextStep::Kind::kBytes:
       out->clear();
-      return append_bytes_of_spelling(text, out) ? *out : text;
+      return valid_prefix(text) == text.size() && append_bytes_of_spelling(text, out) ? *out : text;
     case TextStep::Kind::kFallback: {
       const int byte = fallback_byte(text);
       return byte < 0 ? text : *out = std::string(1, static_cast<char>(byte));

@@ -173,7 +173,6 @@ void add_pre_tokenizer(const std::string& type, JsonPart& part, ChainParts& part
     const PatternText pattern = pattern_of(part);
     const std::string behavior = behavior_of(part);
     const bool invert = part.flag("invert", false);
-    if (!pattern.is_regex && pattern.text.empty()) return;
     const std::string expression = pattern.is_regex ? pattern.text : escaped(pattern.text);
     add_split(expression, behavior, invert, part.where("pattern"), parts);
   } else if (type == "Digits") {
@@ -277,14 +276,13 @@ void read_merges(JsonScanner& scanner, const std::string& file, ChainParts& part
       throw DataError(fmt::format("{}:{}:{}: {} in model.merges {}; the file is damaged; copy it again", file, merge.line(),
                                   merge.column(), on_one_line(to_json_text(merge).substr(0, kShownMerge)), what));
     };
+    if (merge.is_string() && merge.as_string().starts_with("#version")) return;
     std::string_view left, right;
     if (merge.is_array() && merge.items().size() == 2 && merge.items()[0].is_string() && merge.items()[1].is_string()) {
       left = merge.items()[0].as_string(), right = merge.items()[1].as_string();
     } else if (merge.is_string() && std::ranges::count(merge.as_string(), ' ') == 1) {
       const std::size_t space = merge.as_string().find(' ');
       left = std::string_view(merge.as_string()).substr(0, space), right = std::string_view(merge.as_string()).substr(space + 1);
-    } else if (merge.is_string() && merge.as_string().starts_with("#version")) {
-      return;
     }
     if (left.empty() || right.empty()) refuse_merge("is no merge of two tokens");
     if (const std::string_view wrong = add_merge(left, right, parts); !wrong.empty())
@@ -403,7 +401,8 @@ ChainParts read_tokenizer_json(std::string_view text, const std::string& path) {
   TokenizerJson json(parts.source, parts);
   const JsonValue value = json.read(text);
   JsonPart root(value, "", parts.source);
-  for (const char* key : {"version", "truncation", "padding"}) root.find(key);  // a text is never cut or filled here
+  root.one_of("version", {"1.0"}, "1.0");
+  for (const char* key : {"truncation", "padding"}) root.find(key);  // a text is never cut or filled here
   read_parts(root.find("normalizer"), "normalizer", "normalizers", parts.source,
              [&](const std::string& type, JsonPart& part) {
                if (parts.text.normalizers.size() == kMaxSteps)

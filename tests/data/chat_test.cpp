@@ -405,6 +405,17 @@ TEST(CountedChats, AreRefusedWhereATextIsNoPrefix) {
   EXPECT_TRUE(contains(error_of<DataError>([&] { counted("{{ messages[0].x.y }}", kTurns, LossKind::kAll); }), " [f:7]"));
 }
 
+// Each answer is found by rendering all that stands before it.
+TEST(CountedChats, OfManyTurnsAreRefusedInTime) {
+  JsonValue::Array turns{chat_message("user", std::string(20'000, 'x'))};
+  for (int i = 0; i < 120; ++i) turns.push_back(chat_message("assistant", "a"));
+  const std::string row = to_json_text(turns), plain(kPlain);
+  const std::string work = "{% for i in range(49) %}{% set s = ''.strip(messages[0].content) %}{% endfor %}";
+  EXPECT_EQ(counted(plain, row, LossKind::kAssistant).size(), 120 * 3u);
+  EXPECT_TRUE(contains(error_of<DataError>([&] { counted(work + plain, row, LossKind::kAssistant); }),
+                       "the texts before each message take more than 100000000 steps of the template (t); take a template with"));
+}
+
 TEST(ChatSources, AreFoundInFoldersAndByName) {
   const TemporaryFolder folder;
   const std::string messages = folder / "messages.json", config = folder / "tokenizer_config.json";

@@ -246,12 +246,22 @@ TEST(PatternMatcher, StepsAreLimited) {
   PatternProgram::Matcher matcher(program, long_text);
   expect_error<DataError>([&] { matcher.match_at(0); }, {"steps"});
   EXPECT_LT(matcher.num_steps(), std::uint64_t{1} << 27);
-  // Looks that fail at once, and choices that are never gone back to.
-  for (const std::string_view part : {"(?!x)", "(?:|b)", "(?>|b)"}) {
+  // Looks that fail at once, choices that are never gone back to, runs of nothing, and places.
+  for (const std::string_view part : {"(?!x)", "(?:|b)", "(?>|b)", "b*", "^"}) {
     std::string pattern;
     for (int i = 0; i < 2000; ++i) pattern += part;
-    expect_error<DataError>([&] { ends_of(*piece_scanner(pattern + "a", "t"), hostile); }, {"more than 64 steps a byte"});
+    expect_error<DataError>([&] { ends_of(*piece_scanner(pattern + "a", "t"), std::string(3000, '\n')); },
+                            {"more than 64 steps a byte"});
   }
+}
+
+TEST(PatternMatcher, ChoicesAreKeptWhileTheyMayBeGoneBackTo) {
+  std::string text;
+  while (text.size() < (std::size_t{10} << 20)) text += "ab";
+  for (const char* const pattern : {"(?:ab|b)+", "(?:ab|b)++|x", "x|(?:(?:ab|b)+|y)"})
+    EXPECT_EQ(ends_of(*piece_scanner(pattern, "t"), text), std::vector<std::int64_t>{std::ssize(text)}) << pattern;
+  text.resize(std::size_t{5} << 20);
+  expect_error<DataError>([&] { ends_of(*piece_scanner("(?:ab|b)+c", "t"), text); }, {"keeps more than 4194304 choices open"});
 }
 
 // Many alternatives, where each byte of a text is a piece that the last of them finds.

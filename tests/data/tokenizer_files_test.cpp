@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "core/file_io.h"
 #include "core/json_reader.h"
@@ -204,6 +205,8 @@ TEST_F(TokenizerJson, Gpt2StyleIsRead) {
   put_pair();
   EXPECT_EQ(load(gpt2_style_json())->fingerprint(), fingerprint);  // beside the two files
   nlohmann::json json = gpt2_style_json();
+  json["model"]["merges"] = {"#version: 0.2", "a b", "ab c"};
+  EXPECT_EQ(load(json)->fingerprint(), fingerprint);
   json["model"]["merges"] = nlohmann::json::parse(R"([["a", "b"], ["ab", "c"]])");  // as newer versions write them
   for (const char* key : {"type", "dropout", "byte_fallback", "ignore_merges"}) json["model"].erase(key);
   json["pre_tokenizer"].erase("use_regex");  // as older ones do
@@ -257,6 +260,7 @@ TEST_F(TokenizerJson, UnknownPartsAreRefusedByTheirPaths) {
     refuse("/normalizer", nothing, {fmt::format("normalizer.pattern.{} is \"{}\"", kind, text), "matches no empty text"});
     refuse("/decoder", nothing, {fmt::format("decoder.pattern.{} is \"{}\"", kind, text)});
   }
+  refuse("/version", "2.0", {": version is \"2.0\"; known is one of 1.0"});
   refuse("/more", 1, {": more is \"1\"", "no field but version"});
   for (const char* merge :
        {R"("ab")", R"("")", R"("a b c")", R"(" a b")", R"("a\nb c")", R"("a b\r")", R"(["a", "b", "c"])", R"(["a"])",
@@ -285,11 +289,31 @@ TEST_F(TokenizerJson, ContiguousMatchesWithoutTextPartWhatTheyStandBetween) {
     json["pre_tokenizer"]["pretokenizers"][0]["invert"] = invert;
     return load(json)->encode("abc abab");
   };
+  json["pre_tokenizer"] = {{"type", "Split"}, {"pattern", {{"String", ""}}}, {"behavior", "Isolated"}, {"invert", false}};
+  EXPECT_EQ(load(json)->encode("abc"), (std::vector<std::int32_t>{97, 98, 99}));
   for (const bool invert : {false, true}) {
     EXPECT_EQ(ids("x*", invert), (std::vector<std::int32_t>{97, 98, 99, 32, 97, 98, 97, 98}));
     EXPECT_EQ(ids("(?:ab)?", invert), (std::vector<std::int32_t>{256, 99, 32, 256, 256}));
     EXPECT_EQ(ids("[abc]", invert), (std::vector<std::int32_t>{257, 32, 256, 256}));
   }
+}
+
+TEST_F(TokenizerJson, WithoutADecoderSpacesPartTokens) {
+  nlohmann::json json = gpt2_style_json();
+  json["pre_tokenizer"] = json["decoder"] = nullptr;
+  json["model"]["vocab"][""] = 259;
+  EXPECT_EQ(load(json)->decode(std::vector<std::int32_t>{259, 256, 97}), " ab a");
+}
+
+// Bytes of no character come out of the first decoder.
+TEST_F(TokenizerJson, DecodersTakeAnyBytes) {
+  nlohmann::json json = gpt2_style_json();
+  const auto decoded = [&](const char* second) {
+    json["decoder"] = {{"type", "Sequence"}, {"decoders", {json["decoder"], nlohmann::json::parse(second)}}};
+    return load(std::exchange(json, gpt2_style_json()))->decode(std::vector<std::int32_t>{97, 32, 0xF0, 32, 98, 0xC3});
+  };
+  EXPECT_EQ(decoded(R"({"type": "Replace", "pattern": {"Regex": "\\s+"}, "content": "-"})"), "a-\xF0-b\xC3");
+  EXPECT_EQ(decoded(R"({"type": "ByteLevel"})"), "a \xF0 b\xC3");
 }
 
 // A line may be the whole file, and the list may stand before the vocabulary or behind it.
