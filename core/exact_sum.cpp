@@ -50,9 +50,13 @@ void ExactSum::add(double x) {
   for (int i = 0; i < addend.count; ++i) limbs_[addend.first + static_cast<std::size_t>(i)] += addend.by[i];
 }
 
-// Mantissas of one exponent are added before they are shifted to their place.
+// Mantissas of one exponent are added before they are shifted to their place, where there are enough of them.
 void ExactSum::add(std::span<const double> xs) {
-  constexpr std::size_t kExponents = 0x7ff;
+  constexpr std::size_t kExponents = 0x7ff, kWorthExponents = 1024;
+  if (xs.size() < kWorthExponents) {
+    for (const double x : xs) add(x);
+    return;
+  }
   constexpr std::uint64_t kLeading = std::uint64_t{1} << (kMantissaBits - 1);
   std::array<std::int64_t, kExponents> low{}, high{};  // 32 bits of each mantissa, and the others
   for (const double x : xs) {
