@@ -5,7 +5,6 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
-#include <utility>
 
 namespace trident {
 
@@ -51,33 +50,38 @@ void ExactSum::add(double x) {
   for (int i = 0; i < addend.count; ++i) limbs_[addend.first + static_cast<std::size_t>(i)] += addend.by[i];
 }
 
-// The digits of numbers that are about as large stay in registers.
+// Mantissas of one exponent are added before they are shifted to their place, where there are enough of them.
 void ExactSum::add(std::span<const double> xs) {
-  std::size_t first = 0;
-  std::int64_t by[4] = {};
-  const auto put = [&] {
-    for (std::size_t i = 0; i < 4; ++i) limbs_[first + i] += std::exchange(by[i], 0);
-  };
+  constexpr std::size_t kExponents = 0x7ff, kWorthExponents = 1024;
+  if (xs.size() < kWorthExponents) {
+    for (const double x : xs) add(x);
+    return;
+  }
+  constexpr std::uint64_t kLeading = std::uint64_t{1} << (kMantissaBits - 1);
+  std::array<std::int64_t, kExponents> low{}, high{};  // 32 bits of each mantissa, and the others
   for (const double x : xs) {
-    const Addend a = addend_of(x);
-    if (a.count < 3) [[unlikely]] {
-      put();
+    const auto bits = std::bit_cast<std::uint64_t>(x);
+    const std::size_t exponent = (bits >> (kMantissaBits - 1)) & kExponents;
+    if (exponent == kExponents) [[unlikely]] {
       add(x);
       continue;
     }
-    if (a.first - first > 1 || pending_ >= kMaxPending) [[unlikely]] {
-      put();
-      if (pending_ >= kMaxPending) normalise();
-      first = a.first - (a.first > first ? 1 : 0);
-    }
-    ++pending_;
-    const std::int64_t higher = a.first == first ? 0 : -1;
-    by[0] += a.by[0] & ~higher;
-    by[1] += (a.by[1] & ~higher) + (a.by[0] & higher);
-    by[2] += (a.by[2] & ~higher) + (a.by[1] & higher);
-    by[3] += a.by[2] & higher;
+    const auto mantissa = static_cast<std::int64_t>((bits & (kLeading - 1)) | (exponent == 0 ? 0 : kLeading));
+    const std::int64_t sign = static_cast<std::int64_t>(bits) >> 63;
+    low[exponent] += ((mantissa & kDigitMask) ^ sign) - sign;
+    high[exponent] += ((mantissa >> 32) ^ sign) - sign;
   }
-  put();
+  if (pending_ + static_cast<std::int64_t>(kExponents) >= kMaxPending) normalise();
+  for (std::size_t exponent = 0; exponent < kExponents; ++exponent) {
+    if ((low[exponent] | high[exponent]) == 0) continue;
+    const std::size_t shift = exponent == 0 ? 0 : exponent - 1;
+    const __int128 sum = ((static_cast<__int128>(high[exponent]) << 32) + low[exponent]) << shift % 32;
+    const std::int64_t sign = sum < 0 ? -1 : 1;
+    __int128 rest = sum < 0 ? -sum : sum;
+    for (std::size_t digit = shift / 32; rest != 0; ++digit, rest >>= 32)
+      limbs_[digit] += sign * (static_cast<std::int64_t>(rest) & kDigitMask);
+    ++pending_;
+  }
 }
 
 void ExactSum::merge(const ExactSum& other) {

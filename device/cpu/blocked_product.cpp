@@ -161,6 +161,9 @@ class Product {
       if (t.second.words > 0) t.second.a = inner_ + (a_.first + i) * rank_words_;
       t.rows = std::min(tiles_.rows, end_row - i);
       for (std::int64_t j = first_column; j < end_column; j += tiles_.columns) {
+        // Two of the next rows with every tile, so that they are in the cache when it is their turn.
+        const std::int64_t next = i + tiles_.rows + (j - first_column) / tiles_.columns * 2;
+        t.ahead = blocks_.in_place && next + 1 < a_.lines ? a_.word(next) : nullptr;
         t.product.b = b_.panels + j * words_, t.second.b = outer_.panels + j * rank_words_;
         t.columns = std::min(tiles_.columns, end_column - j);
         const std::int64_t place = ((a_.first + i) * s_.n + b_.first + j) * size_of(s_.out);

@@ -38,6 +38,8 @@ namespace {
 //   in    out    shape                                             entry point            why
 //   f32   f32    without summands                                  dnnl_sgemm             no class of shapes is slow
 //   bf16  any    a not transposed, k >= kVocabulary, no AMX        blocked_product.h      1.15-1.19x the primitive
+//   bf16  any    neither transposed (dX = dY W), m, n and k >=     blocked_product.h      1.02-1.07x the primitive
+//                kLongSum, no sums kept apart, no AMX
 //   bf16  f32    a transposed, b not, k >= kLongSum (dW += dY^T X) dnnl_gemm_bf16bf16f32  1.1-1.7x the primitive on AMX,
 //                                                                                         1.0-1.3x on AVX512-BF16; slower for
 //                                                                                         short sums
@@ -224,7 +226,9 @@ class OnednnMatmul::Implementation {
     if (s.in == DType::kF32) return EntryPoint::kSgemm;
     if (s.in == DType::kF16 || bf16_ == Bf16Products::kConverted) return EntryPoint::kBlocked;
     const bool has_pairs = kernels_.level == IsaLevel::kAvx512 && !onednn_has_native_amx();
-    if (has_pairs && s.transpose_a == Transpose::kNo && s.k >= kVocabulary) return EntryPoint::kBlocked;
+    const bool in_rows = has_pairs && s.transpose_a == Transpose::kNo;
+    const bool input_gradient = in_rows && s.transpose_b == Transpose::kNo && std::min({s.m, s.n, s.k}) >= kLongSum;
+    if ((in_rows && s.k >= kVocabulary) || (input_gradient && !keeps_sums_apart(pairs_, s))) return EntryPoint::kBlocked;
     const bool weight_gradient = s.transpose_a == Transpose::kYes && s.transpose_b == Transpose::kNo && s.out == DType::kF32;
     if (weight_gradient && s.k >= kLongSum && dnnl_gemm_bf16bf16f32 != nullptr) return EntryPoint::kGemmBf16;
     return EntryPoint::kPrimitive;

@@ -41,6 +41,8 @@ struct ProductTile {
   std::int64_t rows = 0, columns = 0;  // of the tile, as far as there are
   float scale = 1.0f;
   TilePlace add, to;  // to = scale * (product + second) + add
+  // Two rows like product.a's, which a tile after this one multiplies: they come from far away meanwhile.
+  const float* ahead = nullptr;
 };
 
 struct ProductTiles {

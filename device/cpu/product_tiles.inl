@@ -152,7 +152,7 @@ constexpr I kRowsOfABase = 5;
 
 // Arrays whose loops are unrolled stay in registers.
 template <I rows, I vectors>
-__attribute__((always_inline)) inline void add_product(Floats* sums, const TileFactors& f) {
+__attribute__((always_inline)) inline void add_product(Floats* sums, const TileFactors& f, const float* ahead) {
   constexpr I kBases = (rows + kRowsOfABase - 1) / kRowsOfABase;
   const float *a[kBases], *b = f.b;
 #pragma GCC unroll 4
@@ -161,6 +161,8 @@ __attribute__((always_inline)) inline void add_product(Floats* sums, const TileF
   I three_rows = 3 * row;
   __asm__("" : "+r"(three_rows));  // else every row takes a register, and more than there are
   for (I i = 0; i < f.words; ++i, b += kTileColumns) {
+    __builtin_prefetch(ahead + i);
+    __builtin_prefetch(ahead + i + row);
     Floats right[vectors];
 #pragma GCC unroll 4
     for (I c = 0; c < vectors; ++c) right[c] = load(b + c * kWidth, kWidth);
@@ -183,8 +185,8 @@ void multiply_tile(const ProductTile& t) {
     for (I r = 0; r < rows; ++r) ask_for(t.add, r, t.columns);
   }
   Floats sums[rows * vectors] = {};
-  add_product<rows, vectors>(sums, t.product);
-  if (t.second.words > 0) add_product<rows, vectors>(sums, t.second);
+  add_product<rows, vectors>(sums, t.product, t.ahead != nullptr ? t.ahead : t.product.a);
+  if (t.second.words > 0) add_product<rows, vectors>(sums, t.second, t.second.a);
   float tile[rows * vectors * kWidth];
 #pragma GCC unroll 32
   for (I i = 0; i < rows * vectors; ++i) store(tile + i * kWidth, sums[i], kWidth);

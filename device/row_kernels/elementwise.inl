@@ -89,7 +89,18 @@ TRIDENT_ROW_KERNEL add(RowType t, void* out, const void* a, const void* b, I cou
   with_type(t, [&](auto* type) { add_row(kTeam, as(out, type), as(a, type), as(b, type), count); });
 }
 
-TRIDENT_ROW_KERNEL accumulate(float* out, const float* x, I count) { accumulate_row(kTeam, out, x, count); }
+// Sums to which only zeros would be added are not read: a tied weight's lookup gradient is zero in nearly all rows.
+TRIDENT_ROW_KERNEL accumulate(float* out, const float* x, I count) {
+  constexpr I kBlock = 64;
+  for (I i = 0; i < count; i += kBlock) {
+    const I n = count - i < kBlock ? count - i : kBlock;
+    U32s any{};
+    kTeam.each(n, [&](I k, auto lanes) { any |= bits_of(load(x + i + k, lanes)); });
+    std::uint32_t bits = 0;
+    for (int lane = 0; lane < kLanes; ++lane) bits |= any[lane];
+    if (bits << 1 != 0) accumulate_row(kTeam, out + i, x + i, n);
+  }
+}
 
 TRIDENT_ROW_KERNEL convert(RowType out_type, void* out, RowType in_type, const void* x, I count) {
   if (out_type == in_type) return copy_bytes(out, x, count * bytes_of(in_type));

@@ -193,12 +193,13 @@ void ParamStore::grant(Arena& arena) {
         else if (bucket.trains) shard.master = flat(bucket.master_slot, DType::kF32, bucket.owned);
       }
       if (!bucket.trains) continue;
-      const bool accumulates = config_.policy.grad_sync_every > 0;
-      if (accumulates) bucket.accumulated = flat(bucket.accumulated_slot, DType::kF32, bucket.owned);
-      shard.grad = accumulates ? bucket.accumulated : reduced_grad(bucket);
+      if (config_.policy.grad_sync_every > 0) bucket.accumulated = flat(bucket.accumulated_slot, DType::kF32, bucket.owned);
+      shard.grad = owned_grad(bucket);
     }
   }
   tied_received_ = whole(tied_slot_, DType::kF32);
+  const Bucket *lookup = tied_bucket(TiedEnd::kLookup), *head = tied_bucket(TiedEnd::kHead);
+  if (lookup != nullptr && lookup->trains) shards_[lookup->shard].grad = head != nullptr ? owned_grad(*head) : tied_received_;
 }
 
 // Draws masters, or where a frozen bucket has none the weights in use, rounded to nearest.
@@ -368,6 +369,11 @@ TensorView ParamStore::reduced_grad(const Bucket& bucket) const {
   return whole.range(bucket.owned_begin, bucket.owned);
 }
 
+TensorView ParamStore::owned_grad(const Bucket& bucket) const {
+  if (!bucket.trains) return {};
+  return config_.policy.grad_sync_every > 0 ? bucket.accumulated : reduced_grad(bucket);
+}
+
 void ParamStore::reduce(int id, bool last) {
   Unit& unit = unit_of(id);
   Stream& stream = context_.reduce_stream();
@@ -442,33 +448,27 @@ ParamStore::Bucket* ParamStore::tied_bucket(TiedEnd end) {
 void ParamStore::exchange_tied(int peer) {
   Bucket* lookup = tied_bucket(TiedEnd::kLookup);
   Bucket* head = tied_bucket(TiedEnd::kHead);
-  Ops& ops = context_.device().ops();
   Stream& compute = context_.compute_stream();
   if (lookup != nullptr) finish_reduction(*lookup);
   if (head != nullptr) finish_reduction(*head);
+  const TensorView of_lookup = lookup != nullptr ? owned_grad(*lookup) : tied_received_;
+  const TensorView of_head = head != nullptr ? owned_grad(*head) : tied_received_;
   if (peer == context_.coordinates().pipeline) {
     TRIDENT_CHECK(lookup != nullptr && head != nullptr, "rank {} does not hold both ends of the tied weight", context_.rank());
-    const TensorView sum = shards_[lookup->shard].grad;
-    ops.run(compute, op::Add{.out = sum, .a = sum, .b = shards_[head->shard].grad});
-    return;
-  }
-  TRIDENT_CHECK((lookup == nullptr) != (head == nullptr), "rank {} does not hold one end of the tied weight", context_.rank());
-  const TensorView mine = shards_[(lookup != nullptr ? lookup : head)->shard].grad;
-  const Direction out = lookup != nullptr ? Direction::kForward : Direction::kBackward;
-  const Direction in = lookup != nullptr ? Direction::kBackward : Direction::kForward;
-  Stream& send = context_.send_stream(out);
-  Stream& recv = context_.recv_stream(in);
-  send.wait(compute.record());
-  recv.wait(compute.record());  // the addition of the step before read tied_received_
-  context_.pipeline(out).send(send, mine, peer);
-  context_.pipeline(in).recv(recv, tied_received_, peer);
-  compute.wait(recv.record());
-  compute.wait(send.record());  // `mine` is overwritten next
-  if (lookup != nullptr) {
-    ops.run(compute, op::Add{.out = mine, .a = mine, .b = tied_received_});
   } else {
-    ops.run(compute, op::Add{.out = mine, .a = tied_received_, .b = mine});
+    TRIDENT_CHECK((lookup == nullptr) != (head == nullptr), "rank {} does not hold one end of the tied weight", context_.rank());
+    const Direction out = lookup != nullptr ? Direction::kForward : Direction::kBackward;
+    const Direction in = lookup != nullptr ? Direction::kBackward : Direction::kForward;
+    Stream& send = context_.send_stream(out);
+    Stream& recv = context_.recv_stream(in);
+    send.wait(compute.record());
+    recv.wait(compute.record());  // the step before has read tied_received_
+    context_.pipeline(out).send(send, lookup != nullptr ? of_lookup : of_head, peer);
+    context_.pipeline(in).recv(recv, tied_received_, peer);
+    compute.wait(recv.record());
+    compute.wait(send.record());  // what was sent is overwritten next
   }
+  context_.device().ops().run(compute, op::AccumulateInto{.out = of_head, .x = of_lookup});
 }
 
 }  // namespace trident

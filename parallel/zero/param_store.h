@@ -160,6 +160,7 @@ class ParamStore {
   void gather_buckets(Unit& unit, Gathers which);
   TensorView bucket_grad(const Bucket& bucket) const;
   TensorView reduced_grad(const Bucket& bucket) const;  // this rank's reduced part of the local gradient buffer
+  TensorView owned_grad(const Bucket& bucket) const;    // the same, or the sum of such parts
   void check_place(const Unit& unit, int place) const;
   void zero_gaps(const Unit& unit);
   void finish_reduction(Bucket& bucket);

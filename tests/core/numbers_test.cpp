@@ -211,11 +211,12 @@ TEST(ExactSum, AgreesWithWideIntegers) {
   }
 }
 
-// Numbers that are far from each other, and numbers of about one size, whose digits are summed together.
+// Numbers that are far from each other, and numbers of about one size, of which many have one exponent. So many at once are summed
+// by exponents.
 TEST(ExactSum, OrderAndSplitDoNotMatter) {
   std::mt19937_64 random(4);
-  for (const int exponents : {300, 40}) {
-    std::vector<double> xs = random_numbers(random, 500, -exponents, exponents);
+  for (const int exponents : {1020, 300, 40}) {
+    std::vector<double> xs = random_numbers(random, 1500, -exponents, exponents);
     const double expected = exact_sum(xs);
     ExactSum whole;
     whole.add(xs);
@@ -231,6 +232,8 @@ TEST(ExactSum, OrderAndSplitDoNotMatter) {
       merged.normalise();
       EXPECT_TRUE(std::ranges::equal(merged.limbs(), whole.limbs())) << "equal sums have equal limbs";
     }
+    xs.back() = kInfinity;
+    EXPECT_EQ(exact_sum(xs), kInfinity);
   }
 }
 

@@ -323,6 +323,8 @@ TEST(Matmul, UsesTheKernelMadeForTheShape) {
   EXPECT_EQ(entry({768, 768, 1024, t, n, h, w, Accumulate::kYes}), "gemm_bf16bf16f32");
   if (onednn_has_native_amx()) GTEST_SKIP() << "AMX multiplies bf16 here";
   EXPECT_EQ(entry({256, 512, 50304, n, n, h, h, Accumulate::kNo}), "blocked");
+  EXPECT_EQ(entry({512, 768, 2048, n, n, h, h, Accumulate::kNo}), "blocked");
+  EXPECT_THAT(entry({512, 768, 2816, n, n, h, h, Accumulate::kNo}), batch_reduced);
   EXPECT_TRUE(adds(h, 2048, 0) && adds(h, 2816, 16));
   EXPECT_FALSE(adds(h, 2816, 0)) << "sums wait in a buffer";
 }
