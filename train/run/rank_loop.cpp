@@ -205,8 +205,8 @@ void RankLoop::open_run_folder(std::int64_t largest) {
   if (updates() > 0 && !is_over) {
     const std::string then = other_layout(checkpoints_.resume()->manifest, plan_);
     std::string text = then.empty() ? "" : fmt::format("its checkpoint was saved with {}", then);
-    if (goes_on && was_cut_off(plan_.config.run.dir))
-      text += fmt::format("{}the last start has no end on record: it was killed or cut off", text.empty() ? "" : "; ");
+    if (const std::string end = goes_on ? bad_end(plan_.config.run.dir) : ""; !end.empty())
+      text += fmt::format("{}the last start {}", text.empty() ? "" : "; ", end);
     if (!text.empty()) sink_.line(text);
   }
   last_eval_at_ = files.last_evaluation();
