@@ -222,8 +222,10 @@ TEST_F(SavingAtTheEnd, AFolderThatDoesNotDoCostsTheCheckpointWhereNobodyAskedFor
   const std::string dir = "checkpoint.dir=" + (folder_ / "file/ckpt");
   const Start warned = start({dir});
   EXPECT_EQ(warned.code, 0) << warned.said;
-  EXPECT_EQ(lines_with(warned.said, "warning: "), 1) << warned.said;
-  for (const char* part : {"checkpoint.dir = ", "Not a directory", "nothing of this run is saved", "checkpoint.every=0"})
+  EXPECT_EQ(lines_with(warned.said, "warning: "), 2) << warned.said;
+  for (const char* part : {"checkpoint.dir = ", "Not a directory", "nothing of this run is saved", "checkpoint.every=0",
+                           "next: train again with a checkpoint.dir that takes the model: checkpoint.dir = ",
+                           "warning: the model of step 3 is lost"})
     EXPECT_TRUE(contains(warned.said, part)) << warned.said;
   EXPECT_EQ(last_step("run/metrics.jsonl"), 3);
   for (const char* given : {"checkpoint.every=end", "checkpoint.every=2"}) {

@@ -68,6 +68,8 @@ RunEnd RankLoop::run() {
   end_.weights = is_committed && plan_.config.checkpoint.content == CheckpointContent::kWeights;
   end_.begins_anew = is_committed && !end_.saved && !end_.weights;
   end_.not_saved = checkpoints_.saves() && !is_committed;
+  end_.has_older = checkpoints_.committed_step() >= 0;
+  end_.fault = checkpoints_.fault();
   if (services_.trained) services_.trained(end_);
   close();
   return end_;
@@ -483,6 +485,8 @@ void RankLoop::close() {
   if (write_report()) summary_.files.emplace_back("report.html");
   add(result_lines(plan_, summary_, end_));
   for (const std::string& line : lines) sink_.line(line);
+  if (!end_.fault.empty() || end_.not_saved)
+    here_.logger.warning("the model of step {} is lost: no checkpoint has it; \"next:\" says what to do", updates());
 }
 
 // Whether the page is there now. No page ends a run.
