@@ -14,6 +14,7 @@
 #include "core/clock.h"
 #include "core/file_io.h"
 #include "core/host_name.h"
+#include "core/int_math.h"
 #include "model/config/model_stats.h"
 #include "train/plan/machine.h"
 #include "train/run/between_steps.h"
@@ -397,17 +398,19 @@ EvalMetrics RankLoop::evaluate() {
   metrics.step = updates();
   std::int64_t all_batches = 0, batches_before = 0;  // of the sets before
   double left_out = 0;                               // weight of the sets that have no loss
-  for (const ValidationSet& set : validation_sets_) all_batches += set.batches;
+  const std::int64_t global = plan_.config.batch.global;
+  for (const ValidationSet& set : validation_sets_) all_batches += ceil_div(set.samples, global);
   for (ValidationSet& set : validation_sets_) {
-    for (std::int64_t batch = 0; batch < set.batches; ++batch) prefetch(set.loader, batch);
+    const std::int64_t batches = ceil_div(set.samples, global);
+    for (std::int64_t batch = 0; batch < batches; ++batch) prefetch(set.loader, batch);
     const EvalResult result = trainer_.evaluate(
         [&](std::int64_t first, std::int64_t count, const SampleSpans& spans) {
           if (rank() == 0)
-            sink_.doing(fmt::format("evaluating {}/{}", batches_before + first / plan_.config.batch.global + 1, all_batches));
+            sink_.doing(fmt::format("evaluating {}/{}", batches_before + first / global + 1, all_batches));
           set.loader.load(first, count, spans);
         },
-        set.batches, inputs_.token_bytes, set.reference);
-    batches_before += set.batches;
+        set.samples, inputs_.token_bytes, set.reference);
+    batches_before += batches;
     if (validation_sets_.size() > 1) metrics.sets.push_back({set.name, valid_loss(result)});
     if (result.counted == 0) {
       left_out += set.weight;
