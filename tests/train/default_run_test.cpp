@@ -225,7 +225,7 @@ TEST_F(SavingAtTheEnd, AFolderThatDoesNotDoCostsTheCheckpointWhereNobodyAskedFor
   EXPECT_EQ(warned.code, 0) << warned.said;
   EXPECT_EQ(lines_with(warned.said, "warning: "), 2) << warned.said;
   for (const char* part : {"checkpoint.dir = ", "Not a directory", "nothing of this run is saved", "checkpoint.every=0",
-                           "next: train again with a checkpoint.dir that takes the model: checkpoint.dir = ",
+                           "train again with a checkpoint.dir that takes the model: checkpoint.dir = ",
                            "warning: the model of step 3 is lost"})
     EXPECT_TRUE(contains(warned.said, part)) << warned.said;
   EXPECT_EQ(last_step("run/metrics.jsonl"), 3);
