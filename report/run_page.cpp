@@ -13,6 +13,8 @@
 #include <string_view>
 #include <utility>
 
+#include "core/check.h"
+#include "core/counted.h"
 #include "core/file_io.h"
 #include "core/number_text.h"
 #include "core/printable.h"
@@ -111,6 +113,13 @@ std::string start_layout(const JsonValue& start) {
                      stages > 1 ? fmt::format(", {} virtual stages", step_text(stages)) : "");
 }
 
+// An end by itself, or as somebody asked, has 0 or 75.
+bool ended_badly(const JsonValue& start) {
+  const JsonValue* const ended = start.find("ended");
+  const double code = ended == nullptr ? kNone : number(*ended, "exit_code");
+  return code != 0 && code != exit_status(ExitCode::kRequeue);
+}
+
 Table starts_table(const RunFolder& run) {
   Table table{"", {{"began", true}, {"at step"}, {"ranks"}, {"layout", true}, {"hosts", true}, {"version", true}, {"command", true},
                    {"end", true}}};
@@ -162,6 +171,9 @@ ReportSection runs_section(const std::vector<RunFolder>& runs) {
     BulletList facts{{fmt::format("State: {}", state_text(run)), fmt::format("Folder: {}", run.path)}};
     if (const JsonValue* const start = last_start(run))
       facts.items.push_back(fmt::format("Last start: {}: {}", time_text(*start, "time"), command_text(*start)));
+    if (const auto bad = std::ranges::count_if(items(run.run.find("starts")), ended_badly); bad > 0)
+      facts.items.push_back(
+          fmt::format("{} {} killed or cut off, or failed (see Starts)", counted(bad, "start"), bad == 1 ? "was" : "were"));
     section.blocks.emplace_back(std::move(facts));
   } else {
     Table table{"", {{"run", true}, {"state", true}, {"training loss"}, {"validation loss"}, {"tokens/s"}}};
@@ -218,6 +230,23 @@ void add_lines(LinePlot& plot, const std::vector<RunFolder>& runs, std::string_v
   }
 }
 
+// A dot on the curve where a later start began.
+void add_starts(LinePlot& plot, const RunFolder& run) {
+  std::set<double> steps;
+  for (const JsonValue& start : items(run.run.find("starts")))
+    if (const double step = number(start, "step"); step > 0) steps.insert(step);
+  PlotLine line{.name = "a new start", .points = {}, .hue = Hue::kPurple, .marked = true};
+  for (const double step : steps) {
+    const auto at = std::ranges::find_if(run.metrics, [&](const JsonValue& record) { return number(record, "step") > step; });
+    const double x = at == run.metrics.end() ? kNone : number(*at, "step");
+    if (!std::isfinite(x) || (!line.points.empty() && line.points.back().x == x)) continue;
+    const double gap = (step + x) / 2;  // no line from dot to dot
+    line.points.insert(line.points.end(), {{gap, kNone}, {x, number(*at, "loss")}});
+    line.other_x.insert(line.other_x.end(), {tokens_at(run, gap), tokens_at(run, x)});
+  }
+  if (!line.points.empty()) plot.lines.push_back(std::move(line));
+}
+
 ReportSection curves_section(const std::vector<RunFolder>& runs) {
   const bool learns_from_pairs = std::ranges::any_of(runs, [](const RunFolder& run) { return has(run.metrics, "margin"); });
   ReportSection section{"Curves", {}};
@@ -227,6 +256,7 @@ ReportSection curves_section(const std::vector<RunFolder>& runs) {
     plot.title = title, plot.x_label = "step", plot.other_x_label = "tokens", plot.y_label = unit;
     add_lines(plot, runs, name, &RunFolder::metrics, key, hue, false);
     add_lines(plot, runs, "validation", &RunFolder::evals, of_evaluations, Hue::kOrange, runs.size() > 1);
+    if (runs.size() == 1 && key == "loss") add_starts(plot, runs.front());
     if (!plot.lines.empty()) section.blocks.emplace_back(std::move(plot));
   };
   add("Loss", learns_from_pairs ? "per pair" : "nats per token", "training", "loss", Hue::kBlue, "valid_loss");

@@ -67,7 +67,8 @@ Schedule make_interleaved(int p, int v, int m) {
     const int nearest = below > 0 && m - below <= above - m ? below : above;
     throw ConfigError(fmt::format(
         "batch.global gives {} micro-batches per data-parallel rank and step: the interleaved schedule (parallel.virtual_stages = "
-        "{}) needs a multiple of parallel.pipeline = {}; the nearest is {} micro-batches", m, v, p, nearest));
+        "{}) needs a multiple of parallel.pipeline = {}; the nearest is {} micro-batches, and --set parallel.schedule=1f1b --set "
+        "parallel.virtual_stages=1 takes any number", m, v, p, nearest));
   }
   return generate(p, v, m, Passes::kForwardAndBackward, [&](int rank) { return 2 * (p - rank - 1) + (v - 1) * p; });
 }

@@ -234,7 +234,8 @@ TEST_F(SmallDisk, WithoutRoomARunThatSavesByDefaultWarns) {
   const ProgramOutcome fits = on_disk_of(save + 100'000, command({"run.dir=" + (place_ / "fits")}) + list);
   expect_parts(fits.out, {"\nstep-00000004\n"});
   const ProgramOutcome none = succeeded(on_disk_of(save / 2, command({"run.dir=" + (place_ / "none")})));
-  EXPECT_EQ(std::ranges::count(none.err, '\n'), 1) << none.err;
+  EXPECT_EQ(std::ranges::count(none.err, '\n'), 2) << none.err;
+  EXPECT_EQ(none.out.find("--set checkpoint.every=end"), std::string::npos) << "this is refused for the same disk: " << none.out;
   expect_parts(none.err, {"nothing of this run is saved: checkpoint.dir = ", "one save needs", "checkpoint.every=0"});
   expect_one_line(on_disk_of(save / 2, command({"checkpoint.every=end", "run.dir=" + (place_ / "given")})), 64, {"one save needs"});
 }

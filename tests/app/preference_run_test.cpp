@@ -352,6 +352,20 @@ TEST_F(PreferenceRuns, AreEvaluatedAsTheyAreTrained) {
   const std::vector<float> values = reference_values("two", "/reference_valid.f32");
   EXPECT_TRUE(std::equal(values.begin() + 2 * kNumPairs, values.end(), values.begin() + 2 * 20, values.begin() + 2 * kNumPairs));
 
+  // Its 12 pairs count once each, whatever the batch, beside a reference that differs.
+  const auto before_training = [&](const std::string& run, const std::vector<std::string>& settings) {
+    train(run, plus({setting("model.init_from", "one"), setting("reference", "two"), setting("data.valid", "fewer"), "eval.every=1",
+                     "run.steps=1"}, settings));
+    return records_of(run, "/eval.jsonl").at(0);
+  };
+  const JsonValue fours = before_training("fours", {"batch.global=4"});
+  EXPECT_NE(number_of(fours, "valid_margin"), 0);
+  for (const std::string layout : {"parallel.data=1", "parallel.data=2"}) {
+    const JsonValue eights = before_training("eights_" + layout.substr(layout.size() - 1), {"batch.global=8", layout});
+    for (const char* key : {"valid_loss", "valid_margin", "valid_accuracy"})
+      EXPECT_NEAR(number_of(eights, key), number_of(fours, key), 1e-6) << key;
+  }
+
   // A start that goes on reads what the first one has written.
   train("stopped", plus(two, {"run.steps=2"}));
   EXPECT_EQ(compared(train("stopped", two), kPairKeys), compared(train("whole", two), kPairKeys));

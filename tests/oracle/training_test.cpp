@@ -361,7 +361,7 @@ TEST_P(PreferenceTraining, MeetsTrl) {
     const LoadSamples load = [&](std::int64_t first, std::int64_t count, const SampleSpans& spans) {
       options.load(last * kPairBatch / GetParam().together + first, count, spans);
     };
-    const EvalResult result = trainer.evaluate(load, 1, {}, trainer.reference());
+    const EvalResult result = trainer.evaluate(load, kPairBatch / GetParam().together, {}, trainer.reference());
     const std::lock_guard lock(mutex);
     evaluations.push_back(result);
   };

@@ -107,7 +107,12 @@ TEST_F(RunPages, NameTheStateOfARun) {
   EXPECT_NE(to_html(run_page({read_run_folder(folder)})).find("Last start: 1970-01-01 00:16:40 UTC: trident"), std::string::npos);
   write_file(folder + "/run.json", R"({"starts": [{"time": 900, "step": 0}, {"time": 1000, "step": 3, "ended":
     {"time": 1002, "step": 7, "exit_code": 0, "why": "the run is over"}}]})");
-  EXPECT_NE(to_html(run_page({read_run_folder(folder)})).find("killed or cut off"), std::string::npos) << "an earlier start";
+  const ReportPage restarted = run_page({read_run_folder(folder)});
+  EXPECT_NE(to_html(restarted).find("1 start was killed or cut off, or failed (see Starts)"), std::string::npos);
+  const PlotLine& starts = loss_of(restarted).lines.back();
+  ASSERT_EQ(starts.points.size(), 2u) << "a gap, then a dot";
+  EXPECT_EQ(starts.points.back().x, 4) << "the first step that was logged after step 3";
+  EXPECT_EQ(starts.points.back().y, 2.5);
   write_file(folder + "/plan.json", R"({"parameters": 118600, "world_size": 4, "zero": "zero1", "compute": "fp32"})");
   write_file(folder + "/run.json", R"({"starts": [{"ranks": 2}, {"ranks": 1}, {"ranks": 2}, {"ranks": 4}]})");
   EXPECT_EQ(run_page({read_run_folder(folder)}).subtitle,

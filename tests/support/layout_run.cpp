@@ -156,7 +156,8 @@ LayoutRun run_layout(const std::string& config_text, const std::vector<std::stri
     }
     const auto bytes = trainer.context().bytes_sent();
     if (options.after_steps) options.after_steps(trainer);
-    const EvalResult eval = options.evaluate ? trainer.evaluate(load, 2, {}) : EvalResult();
+    // A sample less than two batches: what fills up the last one does not count, in any layout.
+    const EvalResult eval = options.evaluate ? trainer.evaluate(load, 2 * config.batch.global - 1, {}) : EvalResult();
     trainer.drain();
     collector.take(trainer.store(), trainer.context(), &ParamShard::master, run.weights);
     collector.take_frozen(trainer.store(), trainer.context(), run.frozen);

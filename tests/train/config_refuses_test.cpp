@@ -36,7 +36,7 @@ TEST(ConfigRefuses, WrongTypes) {
   expect_refusal({}, {"c.json:2: device = 3: must be \"auto\", \"cpu\" or \"cuda\""}, with("\"device\": 3"));
   expect_refusal({}, {"c.json:2: parallel.tensor = \"4\": must be an integer from 1 to 65536"},
                  with("\"parallel\": {\"tensor\": \"4\"}"));
-  expect_refusal({}, {"parallel.tensor = 2.0: must be an integer"}, with("\"parallel\": {\"tensor\": 2.0}"));
+  expect_refusal({}, {"parallel.tensor = 2.5: must be an integer"}, with("\"parallel\": {\"tensor\": 2.5}"));
   expect_refusal({}, {"run.seed = 18446744073709551616: must be an integer"}, R"({"run": {"seed": 18446744073709551616}})");
   expect_refusal({}, {"eval = 5: must be an object with keys every, steps"}, with("\"eval\": 5"));
   expect_refusal({}, {"eval = null: must be an object"}, with("\"eval\": null"));
@@ -323,6 +323,10 @@ TEST(ConfigRefuses, Contradictions) {
                  {"batch.sequence = 64: not divisible by parallel.tensor = 3"});
   expect_refusal({"batch.micro=3"}, {"batch.global = 8: not divisible by batch.micro = 3"});
   expect_refusal({"lr_schedule.min_lr=1"}, {"lr_schedule.min_lr = 1: above optimizer.lr"});
+  EXPECT_EQ(small_with({"run.steps=1e3"}).run.steps, 1000);
+  expect_refusal({"run.steps=1e30"}, {"run.steps = ", "must be an integer"});
+  expect_refusal({"run.steps=1.5"}, {"run.steps = 1.5: must be an integer"});
+  expect_refusal({"parallel=4"}, {"or a text such as \"2DP x 2PP x 1TP\""});
   for (const char* length : {"1.5", "-0.5", "0.0", "1.0"})
     expect_refusal({std::string("lr_schedule.warmup_steps=") + length}, {"must be an integer >= 0 or a share between 0 and 1"});
   expect_refusal({"lr_schedule.warmup_steps=10", "lr_schedule.decay_steps=10"}, {"lr_schedule.warmup_steps = 10: must be below"});

@@ -1,11 +1,12 @@
-// A run that nobody told when to save keeps its end, and the same command goes on from there; an evaluation takes no more text than
-// there is.
+// A run that nobody told when to save keeps its end, and the same command goes on from there; an evaluation of more text
+// than there is takes all of it.
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <chrono>
+#include <cmath>
 #include <cstdint>
 #include <filesystem>
 #include <sstream>
@@ -222,8 +223,10 @@ TEST_F(SavingAtTheEnd, AFolderThatDoesNotDoCostsTheCheckpointWhereNobodyAskedFor
   const std::string dir = "checkpoint.dir=" + (folder_ / "file/ckpt");
   const Start warned = start({dir});
   EXPECT_EQ(warned.code, 0) << warned.said;
-  EXPECT_EQ(lines_with(warned.said, "warning: "), 1) << warned.said;
-  for (const char* part : {"checkpoint.dir = ", "Not a directory", "nothing of this run is saved", "checkpoint.every=0"})
+  EXPECT_EQ(lines_with(warned.said, "warning: "), 2) << warned.said;
+  for (const char* part : {"checkpoint.dir = ", "Not a directory", "nothing of this run is saved", "checkpoint.every=0",
+                           "train again with a checkpoint.dir that takes the model: checkpoint.dir = ",
+                           "warning: the model of step 3 is lost"})
     EXPECT_TRUE(contains(warned.said, part)) << warned.said;
   EXPECT_EQ(last_step("run/metrics.jsonl"), 3);
   for (const char* given : {"checkpoint.every=end", "checkpoint.every=2"}) {
@@ -233,18 +236,24 @@ TEST_F(SavingAtTheEnd, AFolderThatDoesNotDoCostsTheCheckpointWhereNobodyAskedFor
   }
 }
 
-TEST_F(SavingAtTheEnd, AnEvaluationOfMoreThanThereIsTakesWhatThereIs) {
+// Whatever the batch and the layout, so that losses of several runs are of the same text.
+TEST_F(SavingAtTheEnd, AnEvaluationOfMoreThanThereIsTakesEverySampleOnce) {
   std::vector<std::int32_t> tokens;
-  for (int i = 0; i <= 17 * 8; ++i) tokens.push_back(i * i % 61);  // 17 samples: four batches of four
+  for (int i = 0; i <= 17 * 8; ++i) tokens.push_back(i * i % 61);  // 17 samples
   write_dataset(folder_ / "valid", {tokens}, 61);
-  std::vector<JsonValue> losses;
-  for (const char* steps : {"eval.steps=4", "eval.steps=5", "eval.steps=400"}) {
+  const auto loss = [&](Texts settings) {
     std::filesystem::remove_all(folder_ / "run");
-    const Start made = start({"data.valid=" + (folder_ / "valid"), "eval.every=3", steps, "checkpoint.every=0"});
-    ASSERT_EQ(made.code, 0) << made.said;
-    losses.push_back(*parse_json(last_line("run/eval.jsonl"), "eval.jsonl").find("valid_loss"));
-    EXPECT_EQ(losses.back(), losses.front()) << steps;
-  }
+    settings.insert(settings.end(), {"run.steps=1", "data.valid=" + (folder_ / "valid"), "eval.every=1", "checkpoint.every=0"});
+    const Start made = start(settings);
+    EXPECT_EQ(made.code, 0) << made.said;
+    const std::string lines = read_file(folder_ / "run/eval.jsonl");
+    return parse_json(lines.substr(0, lines.find('\n')), "eval.jsonl").find("valid_loss")->as_number();
+  };
+  const double all = loss({"batch.global=1", "eval.steps=17"});
+  EXPECT_GT(std::abs(loss({"eval.steps=4"}) - all), 1e-6) << "16 of them";
+  for (const Texts& settings : {Texts{"batch.global=4", "eval.steps=5"}, {"batch.global=8", "eval.steps=400"},
+                                {"batch.global=32"}, {"batch.global=8", "parallel=2DP x 2PP x 1TP"}})
+    EXPECT_NEAR(loss(settings), all, 1e-12) << settings.front();
 }
 
 }  // namespace

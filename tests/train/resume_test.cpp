@@ -362,10 +362,16 @@ TEST_F(StoredRuns, AStartSaysTheLayoutBeforeItAndThatTheLastOneWasKilled) {
   std::erase_if(starts.back().members(), [](const JsonMember& member) { return member.key == "ended"; });
   run.set("starts", std::move(starts));
   write_file(path, to_json_text(run));
-  const std::string killed = on("3", "2"), whole = on("4", "2"), back = on("5", "1");
+  const std::string killed = on("3", "2"), whole = on("4", "2");
   EXPECT_TRUE(contains(killed, saved + "; the last start has no end on record: it was killed or cut off\n")) << killed;
   EXPECT_FALSE(contains(whole, "killed") || contains(whole, "was saved with")) << whole;
-  EXPECT_TRUE(contains(back, "its checkpoint was saved with 2DP x 1PP x 1TP, zero1\n")) << back;
+  run = read_json_file(path);
+  starts = run.find("starts")->items();
+  starts.back().set("ended", JsonValue::Object{{"time", 1.0}, {"step", 4}, {"exit_code", 76}, {"why", "rank 1 was killed"}});
+  run.set("starts", std::move(starts));
+  write_file(path, to_json_text(run));
+  const std::string back = on("5", "1");
+  EXPECT_TRUE(contains(back, "with 2DP x 1PP x 1TP, zero1; the last start ended with 76: rank 1 was killed\n")) << back;
   std::string layouts;
   run = read_json_file(path);
   for (const JsonValue& start : run.find("starts")->items())

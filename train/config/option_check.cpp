@@ -149,9 +149,14 @@ class Checker {
   }
   JsonValue number() const {
     if (takes(Takes::kShare) && value_.as_number() > 0 && value_.as_number() < 1) return value_;
-    if (!takes(Takes::kNumber) && !value_.is_integer()) refuse_type();
-    if (!within(option_.range, value_.as_number())) refuse_type();
-    return takes(Takes::kNumber) ? JsonValue(value_.as_number()) : value_;
+    const double number = value_.as_number();
+    // "1e3" is an integer, too; where shares are taken, 1.0 might be meant as one.
+    constexpr double kExact = 9007199254740992.0;
+    const bool is_whole = number == std::trunc(number) && std::abs(number) <= kExact && (number > 1 || !takes(Takes::kShare));
+    if (!takes(Takes::kNumber) && !value_.is_integer() && !is_whole) refuse_type();
+    if (!within(option_.range, number)) refuse_type();
+    if (takes(Takes::kNumber)) return JsonValue(number);
+    return value_.is_integer() ? value_ : JsonValue(static_cast<std::int64_t>(number));
   }
   JsonValue text() const {
     const std::string& text = value_.as_string();

@@ -57,8 +57,9 @@ bool is_word_of_others(const std::string& key) {
 }
 
 [[noreturn]] void refuse_no_block(const OptionBlock& block, const JsonValue& value, std::string_view where) {
-  throw ConfigError(fmt::format("{}{} = {}: must be an object with keys {}{}", where, block.name, value_text(value),
-                                keys_of(block.name), name_here(block.name, value)));
+  throw ConfigError(fmt::format("{}{} = {}: must be an object with keys {}{}{}", where, block.name, value_text(value),
+                                keys_of(block.name), block.name == "parallel" ? ", or a text such as \"2DP x 2PP x 1TP\"" : "",
+                                name_here(block.name, value)));
 }
 
 }  // namespace

@@ -390,7 +390,8 @@ void validate(const TrainConfig& c) {
                            value_text(write(c.train.freeze)), value_text(write(c.train.only))));
   if (p.virtual_stages > 1 && p.schedule != ScheduleKind::kInterleaved)
     contradict(fmt::format(
-        "parallel.virtual_stages = {}: parallel.schedule {} has one stage per rank; set parallel.schedule to \"interleaved\"",
+        "parallel.virtual_stages = {}: parallel.schedule {} has one stage per rank; --set parallel.virtual_stages=1, or set "
+        "parallel.schedule to \"interleaved\"",
         p.virtual_stages, in_quotes(to_string(p.schedule))));
   if (p.layers && static_cast<std::int64_t>(p.layers->size()) != p.pipeline * p.virtual_stages)
     contradict(fmt::format("parallel.layers = {}: {}, but parallel.pipeline x parallel.virtual_stages = {} x {} stages need {}",

@@ -334,6 +334,7 @@ void BatchBuffers::weigh_pairs(double targets, std::span<const float> reference)
 template <class F>
 void BatchBuffers::each_pair(std::int64_t k, std::int64_t i, F&& f) const {
   const std::int64_t first_number = host_.numbers[static_cast<std::size_t>(k * plan_.config.batch.micro + i)];
+  if (first_number < 0) return;  // the sample fills up an evaluation's last batch
   std::int64_t number = first_number;
   std::array<AnswerRows, 2> pair;
   std::size_t found = 0;

@@ -48,15 +48,6 @@ void add_lines(std::vector<std::string>& lines, std::span<const TokenSource> sou
     lines.push_back(fmt::format("  and {}", counted(std::ssize(sources) - static_cast<std::int64_t>(kShown), "more file")));
 }
 
-// Where eval.steps asks for more samples than there are.
-std::string repeats_text(const TrainConfig& config, std::int64_t samples) {
-  if (samples < config.batch.global)
-    return fmt::format(", some of them more than once: batch.global = {} is more than there are", with_commas(config.batch.global));
-  if (config.eval.steps <= samples / config.batch.global) return "";
-  return fmt::format(": eval.steps = {} would take {}, some of them more than once", with_commas(config.eval.steps),
-                     with_commas(config.eval.steps * config.batch.global));
-}
-
 // Where run.epochs says how long the run is, how many steps that is.
 std::string epochs_text(const TrainConfig& config, std::int64_t samples, std::int64_t taken) {
   const double epochs = config.run.epochs.value(), wanted = epochs * static_cast<double>(samples);
@@ -122,13 +113,9 @@ DataSummary data_summary(const RunPlan& plan, const TokenSources& sources, std::
     });
   }
   if (config.eval.every.ever()) {
-    const auto samples_of = [&](const TokenSource& source) { return source.num_samples(sequence); };
-    const auto repeats = [&](const TokenSource& source) { return !repeats_text(config, samples_of(source)).empty(); };
-    const bool any_repeats = std::ranges::any_of(sources.valid, repeats);
-    add_lines(any_repeats ? lines.notes : lines.details, sources.valid, [&](const TokenSource& source) {
-      const std::int64_t samples = samples_of(source);
-      return fmt::format("validation data: {}; an evaluation takes {}{}", size_text(source, sequence),
-                         with_commas(eval_batches(config, samples) * config.batch.global), repeats_text(config, samples));
+    add_lines(lines.details, sources.valid, [&](const TokenSource& source) {
+      return fmt::format("validation data: {}; an evaluation takes {}", size_text(source, sequence),
+                         with_commas(eval_samples(config, source.num_samples(sequence))));
     });
   }
   constexpr const char* kOfMegatron = "969,30,1";

@@ -15,8 +15,7 @@ struct DataSummary {
   // "data: corpus/text, 5.2 M tokens, 20,312 samples of 256 tokens; this run takes 1.6 epochs"; of several files their sums. Packs
   // are said with how full they are and how many of their tokens carry loss.
   std::string line;
-  // How many steps run.epochs is. Validation data of which an evaluation takes samples more than once, and how much a third share
-  // of data.split leaves to nobody, unless that is Megatron's default.
+  // How many steps run.epochs is, and how much a third share of data.split leaves to nobody, unless that is Megatron's default.
   std::vector<std::string> notes;
   // A line for each of several training files, and for those that are held out. Of many files the first eight.
   std::vector<std::string> details;

@@ -14,6 +14,7 @@
 #include "core/clock.h"
 #include "core/file_io.h"
 #include "core/host_name.h"
+#include "core/int_math.h"
 #include "model/config/model_stats.h"
 #include "train/plan/machine.h"
 #include "train/run/between_steps.h"
@@ -68,6 +69,8 @@ RunEnd RankLoop::run() {
   end_.weights = is_committed && plan_.config.checkpoint.content == CheckpointContent::kWeights;
   end_.begins_anew = is_committed && !end_.saved && !end_.weights;
   end_.not_saved = checkpoints_.saves() && !is_committed;
+  end_.has_older = checkpoints_.committed_step() >= 0;
+  end_.fault = checkpoints_.fault();
   if (services_.trained) services_.trained(end_);
   close();
   return end_;
@@ -205,8 +208,8 @@ void RankLoop::open_run_folder(std::int64_t largest) {
   if (updates() > 0 && !is_over) {
     const std::string then = other_layout(checkpoints_.resume()->manifest, plan_);
     std::string text = then.empty() ? "" : fmt::format("its checkpoint was saved with {}", then);
-    if (goes_on && was_cut_off(plan_.config.run.dir))
-      text += fmt::format("{}the last start has no end on record: it was killed or cut off", text.empty() ? "" : "; ");
+    if (const std::string end = goes_on ? bad_end(plan_.config.run.dir) : ""; !end.empty())
+      text += fmt::format("{}the last start {}", text.empty() ? "" : "; ", end);
     if (!text.empty()) sink_.line(text);
   }
   last_eval_at_ = files.last_evaluation();
@@ -395,17 +398,19 @@ EvalMetrics RankLoop::evaluate() {
   metrics.step = updates();
   std::int64_t all_batches = 0, batches_before = 0;  // of the sets before
   double left_out = 0;                               // weight of the sets that have no loss
-  for (const ValidationSet& set : validation_sets_) all_batches += set.batches;
+  const std::int64_t global = plan_.config.batch.global;
+  for (const ValidationSet& set : validation_sets_) all_batches += ceil_div(set.samples, global);
   for (ValidationSet& set : validation_sets_) {
-    for (std::int64_t batch = 0; batch < set.batches; ++batch) prefetch(set.loader, batch);
+    const std::int64_t batches = ceil_div(set.samples, global);
+    for (std::int64_t batch = 0; batch < batches; ++batch) prefetch(set.loader, batch);
     const EvalResult result = trainer_.evaluate(
         [&](std::int64_t first, std::int64_t count, const SampleSpans& spans) {
           if (rank() == 0)
-            sink_.doing(fmt::format("evaluating {}/{}", batches_before + first / plan_.config.batch.global + 1, all_batches));
+            sink_.doing(fmt::format("evaluating {}/{}", batches_before + first / global + 1, all_batches));
           set.loader.load(first, count, spans);
         },
-        set.batches, inputs_.token_bytes, set.reference);
-    batches_before += set.batches;
+        set.samples, inputs_.token_bytes, set.reference);
+    batches_before += batches;
     if (validation_sets_.size() > 1) metrics.sets.push_back({set.name, valid_loss(result)});
     if (result.counted == 0) {
       left_out += set.weight;
@@ -483,6 +488,8 @@ void RankLoop::close() {
   if (write_report()) summary_.files.emplace_back("report.html");
   add(result_lines(plan_, summary_, end_));
   for (const std::string& line : lines) sink_.line(line);
+  if (!end_.fault.empty() || end_.not_saved)
+    here_.logger.warning("the model of step {} is lost: no checkpoint has it; \"next:\" says what to do", updates());
 }
 
 // Whether the page is there now. No page ends a run.

@@ -194,7 +194,7 @@ StepResult RankTrainer::step(const LoadSamples& load) {
   return std::move(result_);
 }
 
-EvalResult RankTrainer::evaluate(const LoadSamples& load, std::int64_t batches, std::span<const std::int32_t> token_bytes,
+EvalResult RankTrainer::evaluate(const LoadSamples& load, std::int64_t samples, std::span<const std::int32_t> token_bytes,
                                  std::span<const float> reference) {
   const StepProgram& program = plan_.eval_program(context().rank());
   const bool of_pairs = plan_.config.loss.is_dpo();
@@ -202,8 +202,16 @@ EvalResult RankTrainer::evaluate(const LoadSamples& load, std::int64_t batches, 
   std::int64_t bytes = 0;
   std::array<std::int64_t, kMostCounts> counts{};
   const RangeScope range(device().ranges(), "evaluation");
-  for (std::int64_t batch = 0; batch < batches; ++batch) {
-    load_batch(load, batch, /*training=*/false);
+  const LoadSamples load_counted = [&](std::int64_t first, std::int64_t count, const SampleSpans& spans) {
+    load(first, count, spans);
+    for (std::int64_t i = std::max<std::int64_t>(0, samples - first); i < count; ++i) {
+      for (std::int64_t at = i; at < std::ssize(spans.targets); at += count) spans.targets[static_cast<std::size_t>(at)] = -1;
+      if (!spans.numbers.empty()) spans.numbers[static_cast<std::size_t>(i)] = -1;
+    }
+  };
+  const std::int64_t global = plan_.config.batch.global;
+  for (std::int64_t batch = 0; batch * global < samples; ++batch) {
+    load_batch(load_counted, batch, /*training=*/false);
     if (of_pairs) batch_buffers_.weigh_pairs(1, reference);
     model_.stage().set_micro_batches(batch_buffers_.micro_batches(), program);
     model_.executor().run(program, eval_times_);
@@ -212,7 +220,7 @@ EvalResult RankTrainer::evaluate(const LoadSamples& load, std::int64_t batches, 
     const StepStatistics statistics = statistics_.reduce({}, losses, counts_here());
     loss_sum += statistics.loss_sum;
     for (std::size_t i = 0; i < counts.size(); ++i) counts[i] += statistics.counts[i];
-    if (!plan_.counts_targets()) counts[0] += plan_.tokens_per_step();
+    if (!plan_.counts_targets()) counts[0] += std::min(global, samples - batch * global) * plan_.config.batch.sequence;
     if (losses.empty() || token_bytes.empty()) continue;
     for (const std::int32_t id : batch_buffers_.targets())
       if (id >= 0) bytes += token_bytes[static_cast<std::size_t>(id)];

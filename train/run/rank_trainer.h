@@ -71,9 +71,9 @@ class RankTrainer {
 
   // One global batch: the samples at positions batch*G .. batch*G + G-1, batch = 0, 1, ... counting up with every call.
   StepResult step(const LoadSamples& load);
-  // `batches` global batches from position 0 on, without an update. `token_bytes`: length of each token's text, or empty.
-  // `reference`: as set_reference() takes it, of the pairs that `load` has.
-  EvalResult evaluate(const LoadSamples& load, std::int64_t batches, std::span<const std::int32_t> token_bytes,
+  // The samples 0 .. samples - 1 of `load` in whole global batches, without an update; what fills up the last one does not count.
+  // `token_bytes`: length of each token's text, or empty. `reference`: as set_reference() takes it, of the pairs that `load` has.
+  EvalResult evaluate(const LoadSamples& load, std::int64_t samples, std::span<const std::int32_t> token_bytes,
                       std::span<const float> reference = {});
   // The reference's log-probabilities of every answer that is trained on, by SampleSpans::numbers.
   void set_reference(std::vector<float> reference) { reference_ = std::move(reference); }

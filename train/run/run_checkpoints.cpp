@@ -55,16 +55,16 @@ std::string RunCheckpoints::path_of(std::int64_t step) const { return directory_
 std::optional<TrainingState> RunCheckpoints::begin(const Say& say) {
   std::optional<SavePlan> plan;
   std::int64_t bytes = 0;  // of a save, all ranks
-  std::string fault = inputs_.checkpoint_fault;
+  fault_ = inputs_.checkpoint_fault;
   const auto unless_unfit = [&](const auto& work) {  // what the folder lacks ends only a run that was asked to save
     try {
       work();
     } catch (const UnfitFolderError& error) {
       if (plan_.config.checkpoint.every_was_given) throw;
-      fault = error.what();
+      fault_ = error.what();
     }
   };
-  if (saves_checkpoints(plan_.config) && fault.empty()) {
+  if (saves_checkpoints(plan_.config) && fault_.empty()) {
     plan = save_plan_of(plan_, trainer_, tensors_);
     unless_unfit([&] { bytes = take_directory(*plan); });
   }
@@ -78,14 +78,14 @@ std::optional<TrainingState> RunCheckpoints::begin(const Say& say) {
   }
   if (plan) {
     if (lease_) unless_unfit([&] { prepare_directory(bytes, say); });
-    const std::string token = lease_ && fault.empty() ? random_token() : "";
+    const std::string token = lease_ && fault_.empty() ? random_token() : "";
     token_ = broadcast_text(trainer_.context().world(), trainer_.context().host_stream(), token, 0);
   }
   if (saves_on_the_way())
     make_writer(*std::move(plan), say);
   else if (lease_ && !saves())
     lease_->withdraw(), lease_.reset();
-  if (rank_ == 0 && !saves()) say_that_nothing_is_saved(fault, say);
+  if (rank_ == 0 && !saves()) say_that_nothing_is_saved(say);
   return state != nullptr ? std::optional(*state) : std::nullopt;
 }
 
@@ -115,16 +115,16 @@ void RunCheckpoints::prepare_directory(std::int64_t bytes_of_a_save, const Say& 
   if (loaded_ && committed_step_ < plan_.config.run.steps) make_room(bytes_of_a_save);
 }
 
-void RunCheckpoints::say_that_nothing_is_saved(const std::string& fault, const Say& say) const {
+void RunCheckpoints::say_that_nothing_is_saved(const Say& say) const {
   const bool is_own = !plan_.config.checkpoint.dir && folder_exists(directory_);
-  if (fault.empty() && plan_.config.run.overwrite && !loaded_ && is_own) {
+  if (fault_.empty() && plan_.config.run.overwrite && !loaded_ && is_own) {
     const std::unique_ptr<Lease> lease = take_lease(directory_, logger_);  // no other run saves there meanwhile
     prepare_checkpoint_folder(directory_, -1, say);
   }
-  if (fault.empty())
+  if (fault_.empty())
     say("nothing of this run is saved: checkpoint.every is 0");
   else
-    logger_.warning("nothing of this run is saved: {}; or set checkpoint.every=0 if nothing is to be", fault);
+    logger_.warning("nothing of this run is saved: {}; or set checkpoint.every=0 if nothing is to be", fault_);
 }
 
 // Collective. For a run that saves at its end alone: what the others have from the start. The folder may be another run's by now,

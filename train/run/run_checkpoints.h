@@ -50,6 +50,8 @@ class RunCheckpoints {
   const std::vector<ManifestTensor>& tensors() const { return tensors_; }
 
   bool saves() const { return !token_.empty(); }
+  // Why checkpoint.dir takes no save, on rank 0, where the run trains all the same because nobody gave checkpoint.every; or "".
+  const std::string& fault() const { return fault_; }
   bool saves_on_the_way() const { return saves() && plan_.config.checkpoint.every.on_the_way().ever(); }
   // staging_of() this rank; 0 where it has not taken them.
   std::int64_t staging_bytes() const { return staging_bytes_; }
@@ -85,7 +87,7 @@ class RunCheckpoints {
 
   std::int64_t take_directory(const SavePlan& plan);
   void prepare_directory(std::int64_t bytes_of_a_save, const Say& say);
-  void say_that_nothing_is_saved(const std::string& fault, const Say& say) const;
+  void say_that_nothing_is_saved(const Say& say) const;
   bool make_ready(const Say& say);
   void make_room(std::int64_t bytes_of_a_save);
   KeepRules keep_rules(const BestValid& best) const;
@@ -110,6 +112,7 @@ class RunCheckpoints {
   LogErrors& log_errors_;
   std::string directory_;
   std::string token_;  // of this run's files while they are written; "" where it saves nothing
+  std::string fault_;
   std::optional<LoadedCheckpoint> loaded_;  // what the run went on from
   std::vector<ManifestTensor> tensors_;
   std::vector<ManifestFile> files_;  // this rank's, of the save in progress

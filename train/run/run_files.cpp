@@ -84,9 +84,15 @@ std::int64_t write_run_start(const std::string& folder, const RunPlan& plan, std
   return start;
 }
 
-bool was_cut_off(const std::string& folder) {
+std::string bad_end(const std::string& folder) {
   const JsonValue::Array starts = starts_in(folder);
-  return !starts.empty() && starts.back().find("ended") == nullptr;
+  if (starts.empty()) return "";
+  const JsonValue* const ended = starts.back().find("ended");
+  if (ended == nullptr) return "has no end on record: it was killed or cut off";
+  const JsonValue *const code = ended->find("exit_code"), *const why = ended->find("why");
+  if (code == nullptr || why == nullptr || !code->is_integer() || !why->is_string()) return "";
+  if (code->as_integer() == 0 || code->as_integer() == exit_status(ExitCode::kRequeue)) return "";
+  return fmt::format("ended with {}: {}", code->as_integer(), on_one_line(why->as_string()));
 }
 
 void write_run_end(const std::string& folder, const RunPlan& plan, std::int64_t start, std::int64_t step, int exit_code,

@@ -36,8 +36,9 @@ std::int64_t write_run_start(const std::string& folder, const RunPlan& plan, std
                              const std::vector<std::string>& hosts);
 void write_run_end(const std::string& folder, const RunPlan& plan, std::int64_t start, std::int64_t step, int exit_code,
                    std::string_view why);
-// Whether the last start there has no end: it was killed, or its machine failed. For who has the folder.
-bool was_cut_off(const std::string& folder);
+// How the last start there ended if not by itself: "ended with 76: rank 1 was killed", or that it has no end, because it was killed
+// or its machine failed; else "". For who has the folder.
+std::string bad_end(const std::string& folder);
 // The loss of step 1 in a run's metrics.jsonl; nothing where its first line is of another step, or none.
 std::optional<double> first_logged_loss(const std::string& folder);
 // The files that a run appends to are on the disk: what they say outlives the machine.

@@ -6,6 +6,8 @@
 #include <string>
 #include <utility>
 
+#include "core/int_math.h"
+
 namespace trident {
 namespace {
 
@@ -43,8 +45,9 @@ BatchLoader loader_in_order(const RunInputs& inputs, const TokenSource& source) 
   return make_loader(inputs, {source}, Shuffle::kInOrder);
 }
 
-std::int64_t eval_batches(const TrainConfig& config, std::int64_t samples_of_set) {
-  return std::max<std::int64_t>(1, std::min(config.eval.steps, samples_of_set / config.batch.global));
+std::int64_t eval_samples(const TrainConfig& config, std::int64_t samples_of_set) {
+  const std::int64_t global = config.batch.global;
+  return std::min(std::min(config.eval.steps, ceil_div(samples_of_set, global)) * global, samples_of_set);
 }
 
 std::vector<ValidationSet> validation_sets(const RunInputs& inputs) {
@@ -58,8 +61,8 @@ std::vector<ValidationSet> validation_sets(const RunInputs& inputs) {
   for (std::size_t i = 0; i < inputs.sources.valid.size(); ++i) {
     const std::string& path = named[i].path;
     BatchLoader loader = loader_in_order(inputs, inputs.sources.valid[i]);
-    const std::int64_t batches = eval_batches(inputs.plan.config, loader.samples_per_epoch());
-    sets.push_back({names.size() == named.size() ? last_part(path) : path, named[i].weight / weights, std::move(loader), batches});
+    const std::int64_t samples = eval_samples(inputs.plan.config, loader.samples_per_epoch());
+    sets.push_back({names.size() == named.size() ? last_part(path) : path, named[i].weight / weights, std::move(loader), samples});
   }
   return sets;
 }

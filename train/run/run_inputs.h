@@ -58,11 +58,11 @@ struct ValidationSet {
   std::string name;   // the last part of its path, or all of it where two end alike
   double weight = 1;  // in the mean of all sets; they sum to 1
   BatchLoader loader;
-  std::int64_t batches = 0;  // of an evaluation
+  std::int64_t samples = 0;  // of an evaluation
   std::span<const float> reference = {};  // of its pairs, with loss.type "dpo", as RankTrainer::evaluate() takes it
 };
-// The global batches that an evaluation takes of a set: eval.steps, or as many as have no sample twice; one at least.
-std::int64_t eval_batches(const TrainConfig& config, std::int64_t samples_of_set);
+// An evaluation takes so many samples of a set, none of them twice.
+std::int64_t eval_samples(const TrainConfig& config, std::int64_t samples_of_set);
 std::vector<ValidationSet> validation_sets(const RunInputs& inputs);
 
 }  // namespace trident

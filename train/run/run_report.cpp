@@ -327,6 +327,8 @@ std::string prompt_options(const TrainConfig& config) {
 }
 
 std::string next_text(const TrainConfig& config, const RunSummary& summary, const RunEnd& end) {
+  if (!end.fault.empty()) return "train again with a checkpoint.dir that takes the model: " + end.fault;
+  if (end.not_saved && !end.has_older) return "the same command begins anew: no checkpoint of this run is complete";
   if (end.not_saved) return "the same command goes on from the newest checkpoint, which is older";
   if (!end.saved && !end.weights && !end.begins_anew)
     return "--set checkpoint.every=end saves the last step; nothing of this run is saved";

@@ -54,6 +54,8 @@ struct RunEnd {
   bool weights = false;      // it is in one of weights alone
   bool begins_anew = false;  // it is in one, and the same command does not go on from it (checkpoint.resume "never")
   bool not_saved = false;    // it should be, and is not
+  bool has_older = false;    // then: a checkpoint of an earlier step is there
+  std::string fault = "";    // RunCheckpoints::fault(), on rank 0
 
   int exit_code() const;
   std::string message() const;  // for any code; run.json keeps it
