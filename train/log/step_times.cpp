@@ -47,7 +47,7 @@ std::string_view to_string(StepPart part) {
 }
 
 std::string_view to_string(WaitedFor what) {
-  constexpr std::array<std::string_view, kNumWaitedFor> names{"tp", "pp", "dp"};
+  constexpr std::array<std::string_view, kNumWaitedFor> names{"tp", "pp", "dp", "norm"};
   return at(names, what);
 }
 

@@ -20,17 +20,16 @@ inline constexpr std::size_t kNumStepParts = 8;
 std::string_view to_string(StepPart part);
 StepPart part_of(InstructionKind kind);
 
-// Ranks wait for: tp: collectives on the compute stream, which the step statistics share. pp: activations and their gradients.
-// dp: reductions and gathers.
-enum class WaitedFor : std::uint8_t { kTensor, kPipeline, kData };
-inline constexpr std::size_t kNumWaitedFor = 3;
-std::string_view to_string(WaitedFor what);  // "tp", "pp", "dp"
+// Ranks wait for: tp: collectives in layers. pp: activations and their gradients. dp: reductions and gathers. norm: the sums of the
+// step statistics, that is, the slowest rank.
+enum class WaitedFor : std::uint8_t { kTensor, kPipeline, kData, kNorm };
+inline constexpr std::size_t kNumWaitedFor = 4;
+std::string_view to_string(WaitedFor what);  // "tp", "pp", "dp", "norm"
 
 // Times of a step's instructions by cause. Seconds.
 struct StepCauses {
   double tensor = 0;                              // computes were held by collectives on the compute stream, waiting included
   double reduced = 0, reduced_waited = 0, reduced_cpu = 0;  // the norm's: until all gradients were reduced
-  double statistics_waited = 0;                   // the norm's: for the other ranks' sums
 };
 
 // Sums of seconds over `steps` steps, of one rank or of several.

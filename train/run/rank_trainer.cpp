@@ -140,7 +140,7 @@ void RankTrainer::bind_handlers() {
     const InstructionTimes reduced = executor.so_far();
     decide_update();
     causes_.reduced = reduced.end - reduced.start, causes_.reduced_cpu = reduced.cpu, causes_.reduced_waited = reduced.waited;
-    causes_.statistics_waited = executor.so_far().waited - reduced.waited;
+    statistics_waited_ += executor.so_far().waited - reduced.waited;
   });
   executor.bind(InstructionKind::kOptimizerStep, [this](const Instruction& i) {
     if (!result_.applied) return;
