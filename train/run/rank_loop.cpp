@@ -173,6 +173,7 @@ void RankLoop::open_run_folder(std::int64_t largest) {
   for (const std::string& line : opening.details) sink_.detail(line);
   for (const std::string& line : inputs_.warnings) here_.logger.warning("{}", line);
   for (const std::string& line : empty_share_warnings(plan_.config, inputs_.sources)) here_.logger.warning("{}", line);
+  if (left > 0) warn_of_no_rate(trainer_.lr_at(updates() + 1), here_.logger);
   for (const std::string& line : here_.device.notes()) sink_.line(line);
   for (const std::string& line : trainer_.notes()) sink_.line(line);
   make_run_folder(plan_.config.run.dir);

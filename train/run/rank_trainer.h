@@ -99,6 +99,7 @@ class RankTrainer {
   void restore(const TrainerPosition& position);
   // In place of the configuration's, between steps.
   void set_lr_schedule(const LrSchedule& schedule) { lr_schedule_ = schedule; }
+  double lr_at(std::int64_t update) const { return lr_schedule_.at(update); }
   // The values of store().shards(), in their order, which change in steps only.
   std::vector<ShardTensors> shard_tensors() const;
   // Which part of them this rank has.
