@@ -399,8 +399,8 @@ TEST_F(DataSummaryOfFiles, TokensSamplesAndEpochs) {
   EXPECT_EQ(
       lines({"batch.sequence=10", "batch.global=8", "run.steps=1", "eval.every=1", "eval.steps=200"}, {{text, 1}}, {{valid, 1}}),
       (Lines{"data: " + text + ", 13,000 tokens, 1,299 samples of 10 tokens; this run takes 0.0062 epochs",
-             "validation data: " + valid + ", 1,300 tokens, 129 samples of 10 tokens; an evaluation takes 128: eval.steps = 200 "
-             "would take 1,600, some of them more than once"}));
+             "validation data: " + valid + ", 1,300 tokens, 129 samples of 10 tokens; an evaluation takes 128, each once; "
+             "eval.steps = 200 asks for 1,600, which would repeat some"}));
 }
 
 // 1,299 samples, of which steps of another batch.global took some.
@@ -455,7 +455,7 @@ TEST_F(DataSummaryOfFiles, AnEvaluationTakesNoSampleTwiceOrSaysSo) {
     const char* says;
   };
   for (const Row& row : {Row{2, 4, 4, "19 samples of 10 tokens; an evaluation takes 16"},
-                         Row{2, 4, 5, "takes 16: eval.steps = 5 would take 20, some of them more than once"},
+                         Row{2, 4, 5, "takes 16, each once; eval.steps = 5 asks for 20, which would repeat some"},
                          Row{2, 19, 1, "19 samples of 10 tokens; an evaluation takes 19"},
                          Row{2, 20, 1, "takes 20, some of them more than once: batch.global = 20 is more than there are"},
                          Row{2, 20, 7, "takes 20, some of them more than once: batch.global = 20 is more than there are"}}) {

@@ -53,7 +53,7 @@ std::string repeats_text(const TrainConfig& config, std::int64_t samples) {
   if (samples < config.batch.global)
     return fmt::format(", some of them more than once: batch.global = {} is more than there are", with_commas(config.batch.global));
   if (config.eval.steps <= samples / config.batch.global) return "";
-  return fmt::format(": eval.steps = {} would take {}, some of them more than once", with_commas(config.eval.steps),
+  return fmt::format(", each once; eval.steps = {} asks for {}, which would repeat some", with_commas(config.eval.steps),
                      with_commas(config.eval.steps * config.batch.global));
 }
 
