@@ -171,6 +171,15 @@ TEST_F(ImportCommand, RanksOfSbatchAreThoseOfSrun) {
   EXPECT_EQ(*nodes.find("verdict"), JsonValue("mapped"));
 }
 
+TEST_F(ImportCommand, ReportsAllKeysWhereSomeAreRefused) {
+  write_file(folder_ / "moe.sh", "torchrun pretrain_gpt.py --num-layers 2 --num-experts 4 --lr 1e-3 --lrr 2\n");
+  const ProgramOutcome refused = run_program({"import", folder_ / "moe.sh", "--output", folder_ / "moe.json"});
+  EXPECT_EQ(refused.exit_code, 64);
+  expect_parts(refused.err, {"taken over (", "optimizer.lr = 0.001", "refused (2)", "--num-experts 4", "--lrr", "dense models only",
+                             "unknown key \"--lrr\""});
+  EXPECT_FALSE(file_exists(folder_ / "moe.json"));
+}
+
 TEST_F(ImportCommand, ACommandAsArgumentsIsToldWhereItGoes) {
   const std::vector<std::string> remedy{"a command is read from a file or standard input", "trident import - <<'EOF'"};
   expect_one_line(run_program({"import", "accelerate", "launch", "--use_fsdp", "sft.py", "--learning_rate", "1e-5"}), 64, remedy);
