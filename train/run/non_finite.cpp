@@ -25,12 +25,6 @@ void warn_of_no_targets(Communicator& world, const TrainConfig& config, const Tr
                  config.data.masked_by(), batch, config.data.masks_remedy());
 }
 
-void warn_of_no_rate(double rate, const Logger& logger) {
-  if (rate == 0)
-    logger.warning("the learning rate of every step that is left is 0, at which its schedule ends: nothing is learned; set "
-                   "lr_schedule.type=constant, or a larger lr_schedule.decay_steps");
-}
-
 std::string loss_scale_line(const StepResult& result, DType compute, std::int64_t updates, std::int64_t growth_interval) {
   return fmt::format(
       "loss scale {:.0f} -> {:.0f}: {}", result.loss_scale, result.next_loss_scale,

@@ -20,9 +20,6 @@ void warn_of_non_finite(Communicator& world, Stream& stream, const StepResult& r
 // Rank 0 says that no target of the last batch before `position` counts.
 void warn_of_no_targets(Communicator& world, const TrainConfig& config, const TrainerPosition& position, const Logger& logger);
 
-// `rate`: of the next update. No schedule rises after its warm-up, so that a rate of 0 stays.
-void warn_of_no_rate(double rate, const Logger& logger);
-
 // A scale that changed; `updates`: made so far. `growth_interval`: of the scaler.
 std::string loss_scale_line(const StepResult& result, DType compute, std::int64_t updates, std::int64_t growth_interval);
 
