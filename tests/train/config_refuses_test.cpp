@@ -374,8 +374,8 @@ TEST(ConfigRefuses, AllMistakesAreToldAtOnce) {
                  "{}");
   expect_refusal({"model.lora_r=16", "model.seq_length=3"}, {"unknown key model.lora_r", "; also unknown key model.seq_length"});
   expect_refusal({"model.preset=null", "model.model_type=llama", "model.hidden_sise=3", "model.foo=3", "stepz=1"},
-                 {"--set: unknown key stepz", "; also model.hidden_size: is missing", "; also --set: model.hidden_sise = 3: unknown key",
-                  "; also --set: model.foo = 3: unknown key"});
+                 {"--set: unknown key stepz", "; also model.hidden_size: is missing",
+                  "; also --set: model.hidden_sise = 3: unknown key", "; also --set: model.foo = 3: unknown key"});
   std::vector<std::string> many;
   for (int i = 0; i < 30; ++i) many.push_back(fmt::format("zzzz{}=1", i));
   expect_refusal(many, {"unknown key zzzz19; also others"});

@@ -175,9 +175,6 @@ void RankLoop::open_run_folder(std::int64_t largest) {
   for (const std::string& line : empty_share_warnings(plan_.config, inputs_.sources)) here_.logger.warning("{}", line);
   for (const std::string& line : here_.device.notes()) sink_.line(line);
   for (const std::string& line : trainer_.notes()) sink_.line(line);
-  if (left > 0 && trainer_.lr_at(updates() + 1) == 0)  // no schedule rises after its warm-up
-    sink_.line("the learning rate of every step that is left is 0, at which lr_schedule ends: nothing is learned; set "
-               "lr_schedule.type=constant, or a larger lr_schedule.decay_steps");
   make_run_folder(plan_.config.run.dir);
   const bool goes_on = goes_on_in_run_dir(plan_.config, checkpoints_.resume());
   const std::string aside = goes_on ? "" : set_earlier_run_aside(plan_.config);

@@ -99,7 +99,6 @@ class RankTrainer {
   void restore(const TrainerPosition& position);
   // In place of the configuration's, between steps.
   void set_lr_schedule(const LrSchedule& schedule) { lr_schedule_ = schedule; }
-  double lr_at(std::int64_t update) const { return lr_schedule_.at(update); }
   // The values of store().shards(), in their order, which change in steps only.
   std::vector<ShardTensors> shard_tensors() const;
   // Which part of them this rank has.
@@ -118,8 +117,8 @@ class RankTrainer {
   const RunPlan& plan() const { return plan_; }
   const ArenaPlan& arena_plan() const { return model_.arena_plan(); }
   const Arena& arena() const { return model_.arena(); }
-  // One line each of what the user ought to know of the memory.
-  std::span<const std::string> notes() const { return model_.notes(); }
+  // One line each of what the user ought to know of the memory, and of steps that learn nothing.
+  std::vector<std::string> notes() const;
   // Times of every instruction of the last step.
   std::span<const InstructionTimes> instruction_times() const { return step_times_; }
   // Seconds that the last step spent on its batch before the first instruction.
