@@ -187,12 +187,14 @@ TEST_F(TrainingRun, AValidationSetWithoutATargetThatCountsIsLeftOutOfTheMean) {
       place_.train({"data.eod_mask_loss=true", "data.eod=7", "run.steps=1", "run.dir=" + (place_ / "other")});
   expect_parts(other.err, {"warning: data.eod = 7: ", "text.trident.json says that its tokenizer \"gpt2\" ends documents with "
                                                       "50256; leave the key out"});
-  const std::vector<std::string> one_step{"data.eod_mask_loss=true", "data.eod=50256", "run.steps=1"};
-  const ProgramOutcome same = place_.train(plus(one_step, {"run.dir=" + (place_ / "same")}));
-  EXPECT_EQ(same.err, "");
+  const auto one_step = [&](const std::string& schedule) {
+    return place_.train({"data.eod_mask_loss=true", "data.eod=50256", "run.steps=1", "lr_schedule.type=" + schedule,
+                         "run.dir=" + (place_ / schedule)});
+  };
+  const ProgramOutcome cosine = one_step("cosine"), constant = one_step("constant");
+  EXPECT_EQ(cosine.err, "");
   const std::string ends = "the learning rate of every step that is left is 0, at which lr_schedule ends";
-  EXPECT_NE(same.out.find(ends), std::string::npos) << same.out;
-  const ProgramOutcome constant = place_.train(plus(one_step, {"lr_schedule.type=constant", "run.dir=" + (place_ / "constant")}));
+  EXPECT_NE(cosine.out.find(ends), std::string::npos) << cosine.out;
   EXPECT_EQ(constant.out.find(ends), std::string::npos) << constant.out;
   const JsonValue eval = place_.records("run/eval.jsonl").back();
   const JsonValue& sets = *eval.find("sets");
