@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "core/counted.h"
@@ -119,14 +120,10 @@ Table table_of(const StudyResult& result) {
       for (const StudyRow& row : result.rows) most = row.possible() ? std::max(most, static_cast<double>(value(row))) : most;
       return most;
     };
-    struct Unit {
-      std::string name;
-      double size;
-    };
-    const auto unit_of = [&](auto value) { return largest(value) < 1e8 ? Unit{"MB", 1e6} : Unit{"GB", 1e9}; };
+    const auto unit_of = [&](auto value) { return largest(value) < 1e8 ? std::pair("MB", 1e6) : std::pair("GB", 1e9); };
     const bool is_short = largest([](const StudyRow& row) { return row.seconds; }) < 0.1;
     const double of_second = is_short ? 1e3 : 1;
-    const Unit sent = unit_of(bytes_of), held = unit_of([](const StudyRow& row) { return row.memory_bytes; });
+    const auto sent = unit_of(bytes_of), held = unit_of([](const StudyRow& row) { return row.memory_bytes; });
     number("replicas", "{}", [](const StudyRow& row) { return row.replicas; });
     number("micro-batches", "{}", [](const StudyRow& row) { return row.micro_batches; });
     number("tokens/s", "{:.0f}", [](const StudyRow& row) { return row.tokens_per_second(); });
@@ -148,11 +145,9 @@ Table table_of(const StudyResult& result) {
     if (any([](const StudyRow& row) { return row.mfu > 0; }))
       add(Rows::kPossible, {"MFU %"}, [](const StudyRow& row) { return percent_digits(row.mfu); });
     if (any([](const StudyRow& row) { return bytes_of(row) > 0; }))
-      number(fmt::format("{} sent", sent.name), "{:.4g}", [&](const StudyRow& row) { return bytes_of(row) / sent.size; });
-    number(fmt::format("{} held", held.name), "{:.4g}", [&](const StudyRow& row) {
-      return static_cast<double>(row.memory_bytes) / held.size;
-    });
-    number(held.size == 1e9 ? "of" : "of GB", "{:.4g}", [](const StudyRow& row) { return gigabytes(row.memory_there); }, "?");
+      number(fmt::format("{} sent", sent.first), "{:.4g}", [&](const StudyRow& row) { return bytes_of(row) / sent.second; });
+    number(fmt::format("{} held", held.first), "{:.4g}", [&](const StudyRow& row) { return row.memory_bytes / held.second; });
+    number(held.second == 1e9 ? "of" : "of GB", "{:.4g}", [](const StudyRow& row) { return gigabytes(row.memory_there); }, "?");
     if (any([](const StudyRow& row) { return row.efficiency > 0; }))
       number("efficiency", "{:.3f}", [](const StudyRow& row) { return row.efficiency; }, "-");
     if (any([](const StudyRow& row) { return row.of_first != 1; }))
