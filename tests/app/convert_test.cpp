@@ -282,8 +282,9 @@ TEST_F(Checkpoints, MastersGoThroughAFolder) {
     return succeeded(run_program(more)).out;
   };
   EXPECT_EQ(out.out.find("warning"), std::string::npos) << out.out;
-  expect_parts(to_hf({place_ / "as_computed"}), {"warning: training began with " + hf + " in fp32, and the weights are written in bf16",
-                                                 "--dtype fp32 writes its masters"});
+  expect_parts(to_hf({place_ / "as_computed"}),
+               {"warning: training began with " + hf + " in fp32, and the weights are written in bf16",
+                "--dtype fp32 writes its masters"});
   EXPECT_EQ(to_hf({place_ / "asked", "--dtype", "bf16"}).find("warning"), std::string::npos);
 }
 
