@@ -430,7 +430,7 @@ std::string did_you_mean(std::string_view unknown, const JsonValue& value) {
   for (const OptionBlock& block : option_blocks()) paths.push_back(block.name);
   // The block's own keys were compared without its name, which would make any short one of them seem near.
   if (dot != std::string_view::npos)
-    std::erase_if(paths, [&](std::string_view path) { return path.starts_with(unknown.substr(0, dot)); });
+    std::erase_if(paths, [&](std::string_view path) { return path.substr(0, path.find('.')) == unknown.substr(0, dot); });
   const std::string_view near = likely_name(unknown, paths);
   return near.empty() ? "" : hint(near);
 }
