@@ -124,7 +124,7 @@ TEST(ConfigRefuses, UnknownKeysWithTheNearest) {
   expect_refusal({"run.epoch=3"}, {"did you mean run.epochs?"});
   expect_refusal({"threads=3"}, {"did you mean run.threads_per_rank?"});
   expect_refusal({"checkpoint.keep=3"}, {"did you mean checkpoint.keep_last?"});
-  expect_refusal({"optim.beta=3"}, {"did you mean optimizer.betas?"});
+  expect_refusal({"optimize.epss=3"}, {"did you mean optimizer.eps?"});
   expect_refusal({"data.files=a"}, {"unknown key data.files; data has the keys train, valid"});
   expect_refusal({"parallel.lr=3"}, {"did you mean optimizer.lr?"});
   expect_refusal({"zzzzzzzzzzz=3"}, {"unknown key zzzzzzzzzzz"});
