@@ -288,10 +288,7 @@ void OptionValues::refuse_illegal() const {
 }
 
 void OptionValues::check_model() const {
-  if (model_keys_.find("model_type") == nullptr) return;
-  const JsonValue& dropout = at("model.dropout").value;
-  const std::optional<double> probability = dropout.is_null() ? std::nullopt : std::optional(dropout.as_number());
-  model_config_from_hf(model_keys_, kModelBlock, probability, model_origins_);
+  if (model_keys_.find("model_type") != nullptr) model_config_from_hf(model_keys_, kModelBlock, 0.0, model_origins_);
 }
 
 void OptionValues::require_complete() const {
