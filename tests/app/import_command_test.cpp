@@ -172,7 +172,9 @@ TEST_F(ImportCommand, RanksOfSbatchAreThoseOfSrun) {
 }
 
 TEST_F(ImportCommand, ReportsAllKeysWhereSomeAreRefused) {
-  write_file(folder_ / "moe.sh", "torchrun pretrain_gpt.py --num-layers 2 --num-experts 4 --lr 1e-3 --lrr 2\n");
+  write_file(folder_ / "moe.sh", "torchrun --nproc_per_node 2 pretrain_gpt.py --num-layers 2 --hidden-size 64 "
+             "--num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 --micro-batch-size 2 --global-batch-size 8 "
+             "--train-iters 10 --lr 1e-3 --num-experts 4 --lrr 4 --bf16\n");
   const ProgramOutcome refused = run_program({"import", folder_ / "moe.sh", "--output", folder_ / "moe.json"});
   EXPECT_EQ(refused.exit_code, 64);
   expect_parts(refused.err, {"taken over (", "optimizer.lr = 0.001", "refused (2)", "--num-experts 4", "--lrr", "dense models only",
