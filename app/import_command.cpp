@@ -321,7 +321,10 @@ void import_command(const Arguments& arguments, const CommandContext& context) {
   const OptionValues base = values_of_file(flags.base);
   flags.rules.base = &base;
   flags.rules.settings = flags.base.settings;
+  flags.rules.keeps_faults = !flags.plan && !flags.json;
   const Import import = import_of(flags);
+  if (!import.faults.empty()) context.err << verdicts_text(import);
+  refuse_all(import.faults);
   std::vector<NamedFile> inputs;
   for (const std::string& file : flags.files) inputs.push_back({"FILE", file});
   for (const ImportedKey& key : import.keys) inputs.push_back({"an input", key.leaf.file});

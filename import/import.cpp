@@ -143,9 +143,12 @@ class Resolver {
   Resolver(const ImportRules& rules, const ForeignTables& tables) : rules_(rules), tables_(tables) {}
 
   Import run(const std::vector<ForeignLeaf>& leaves) {
-    std::vector<std::string> faults;  // all of them are told at once
-    for (const ForeignLeaf& leaf : leaves) collect(faults, [&] { judge(leaf); });
-    refuse_all(faults);
+    for (const ForeignLeaf& leaf : leaves) {  // all faults are told at once
+      const std::size_t before = out_.faults.size();
+      collect(out_.faults, [&] { judge(leaf); });
+      if (out_.faults.size() > before) judged_.back().key.verdict = Verdict::kRefused;
+    }
+    if (!rules_.keeps_faults) refuse_all(out_.faults);
     take_base();
     if (present_.contains(ForeignSystem::kHuggingFace)) take_stage_defaults(facts_, present_);
     fill_defaults();
@@ -161,6 +164,7 @@ class Resolver {
       derive();
       list_values();
     } catch (const ConfigError& error) {
+      refuse_all(out_.faults);
       const std::string_view what = error.what();
       for (const Judged& one : judged_)  // a colon or a comma ends an origin
         if (is_open(one.key.leaf) && what.starts_with(one.origin) && what.substr(one.origin.size()).find_first_of(":,") == 0)

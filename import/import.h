@@ -36,6 +36,7 @@ struct Import {
   std::vector<ImportedKey> keys;      // in the order of the inputs
   std::vector<ImportedValue> defaults;  // those of `values` that no input gave: the other system's, or what follows from such
   std::optional<std::int64_t> ranks;  // processes in all, where the inputs say so
+  std::vector<std::string> faults = {};  // with `keeps_faults`: what is unknown or refused, whose keys have the verdict kRefused
 };
 
 struct ImportRules {
@@ -45,6 +46,7 @@ struct ImportRules {
   const OptionValues* base = nullptr;
   // "path=value" of --set: over the base, and in the place of what only the user of a script knows.
   std::vector<std::string> settings = {};
+  bool keeps_faults = false;  // for a report of all keys, although some of them end the import
 };
 
 // Throws ConfigError: what read_foreign_inputs does; an unknown key, with the nearest name; two keys that disagree, with both

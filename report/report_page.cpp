@@ -122,7 +122,8 @@ class PageWriter {
       body_ += fmt::format("<{0}{1}{2}>{3}</{0}>", tag, table.columns[column].words || span > 1 ? "" : " class=\"n\"",
                            span > 1 ? fmt::format(" colspan=\"{}\"", span) : "", html_escaped(text));
     };
-    body_ += "<div class=\"wide\"><table>\n";
+    constexpr std::size_t kMany = 12;
+    body_ += fmt::format("<div class=\"wide\"><table{}>\n", columns > kMany ? " class=\"dense\"" : "");
     if (table.has_titles()) {
       body_ += "<thead><tr>";
       for (std::size_t column = 0; column < columns; ++column) cell("th", table.columns[column].title, column);

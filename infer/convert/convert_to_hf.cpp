@@ -88,6 +88,7 @@ class Exporter {
         says_base_(checkpoint != nullptr ? *checkpoint : source_),
         model_(model_of(source_)),
         tensors_(tensors_of_hf(model_)),
+        is_dtype_given_(options.dtype.has_value()),
         dtype_(options.dtype.value_or(source_.hf != nullptr ? source_.hf->common_dtype() : source_.manifest.weights)),
         carried_(source_.hf != nullptr ? source_.folder : source_.folder + "/" + std::string(kCarriedFolder)),
         progress_(progress) {
@@ -263,15 +264,29 @@ class Exporter {
     write(kGenerationName, JsonValue(JsonValue::Array(ends.begin(), ends.end())));
   }
 
+  // `folder`: that training began with.
+  void say_if_narrower(const std::string& folder, std::vector<std::string>& warnings) const {
+    const std::string path = folder + "/" + std::string(kConfigName);
+    if (is_dtype_given_ || dtype_ == DType::kF32 || !file_exists(path)) return;
+    const JsonValue json = read_json_file(path);
+    const JsonValue* const stated = json.find("dtype") != nullptr ? json.find("dtype") : json.find("torch_dtype");
+    if (stated != nullptr && *stated == JsonValue(hf_dtype_name(DType::kF32)))
+      warnings.push_back(fmt::format("training began with {} in fp32, and the weights are written in {}, in which the run "
+                                     "computed; --dtype fp32 writes its masters", folder, to_string(dtype_)));
+  }
+
   // The side files that were carried along; else the tokenizer of the folder that training began with, or the data's that took its
   // place.
   void carry(const std::string& to, std::vector<std::string>& warnings) const {
     std::vector<std::string> from{carried_};
     const std::optional<std::string> tokenizer = added_tokenizer_of(source_), lost = lost_base(source_.manifest);
-    if (const std::optional<std::string> folder = hf_files_begun_with(source_.manifest)) from.push_back(*folder);
-    else if (lost && !tokenizer)
+    if (const std::optional<std::string> folder = hf_files_begun_with(source_.manifest)) {
+      say_if_narrower(*folder, warnings);
+      from.push_back(*folder);
+    } else if (lost && !tokenizer) {
       warnings.push_back(fmt::format("model.init_from = {}: training began with it, and it is not there from here: if it has a "
                                      "tokenizer, its files are not carried along", *lost));
+    }
     if (tokenizer) copy_carried(*tokenizer, tokenizer_files(*tokenizer), to);
     for (const std::string& folder : from) {
       std::vector<std::string> names = side_files(folder);
@@ -293,6 +308,7 @@ class Exporter {
   ModelConfig model_;
   std::vector<ManifestTensor> tensors_;  // in the order of transformers' state_dict()
   std::vector<std::string> names_;       // of the tensors in the files
+  bool is_dtype_given_;
   DType dtype_, stored_ = DType::kF32;
   std::string carried_;
   const OnProgress& progress_;

@@ -326,8 +326,9 @@ JsonValue hf_config_keys(JsonValue file, const JsonValue& own) {
   return without(file, dropped, own);
 }
 
-ModelConfig model_config_from_hf(const JsonValue& object, std::string_view where, std::optional<double> dropout) {
-  HfReader reader(object, std::string(where));
+ModelConfig model_config_from_hf(const JsonValue& object, std::string_view where, std::optional<double> dropout,
+                                 const JsonValue& origins) {
+  HfReader reader(object, std::string(where), nullptr, origins);
   ModelConfig config = read_model(reader, dropout);
   if (config.head_dim == 0) {
     if (config.heads < 1 || config.hidden % config.heads != 0)
@@ -339,6 +340,10 @@ ModelConfig model_config_from_hf(const JsonValue& object, std::string_view where
   if (dropout) config.residual_dropout = config.embedding_dropout = *dropout;
   validate(config, where);
   return config;
+}
+
+ModelConfig model_config_from_hf(const JsonValue& object, std::string_view where, std::optional<double> dropout) {
+  return model_config_from_hf(object, where, dropout, {});
 }
 
 ModelConfig model_config_from_hf_json(std::string_view json, std::string_view where, std::optional<double> dropout) {

@@ -36,8 +36,8 @@ std::string value_text(const JsonValue* value) {
 
 }  // namespace
 
-HfReader::HfReader(const JsonValue& object, std::string where, std::set<const JsonMember*>* dropped)
-    : object_(&object), where_(std::move(where)), dropped_(dropped) {
+HfReader::HfReader(const JsonValue& object, std::string where, std::set<const JsonMember*>* dropped, JsonValue origins)
+    : object_(&object), where_(std::move(where)), origins_(std::move(origins)), dropped_(dropped) {
   if (!object.is_object())
     throw ConfigError(
         fmt::format("{}: must be an object with the keys of a Hugging Face config.json, not {}", where_, describe(object.kind())));
@@ -45,7 +45,8 @@ HfReader::HfReader(const JsonValue& object, std::string where, std::set<const Js
 
 std::string HfReader::path(std::string_view key) const {
   const bool is_file = where_.ends_with(".json");
-  return fmt::format("{}{}{}", where_, is_file ? ": " : ".", key);
+  const JsonValue* const origin = origins_.find(key);
+  return fmt::format("{}{}{}{}", origin == nullptr ? "" : origin->as_string() + ": ", where_, is_file ? ": " : ".", key);
 }
 
 void HfReader::refuse(std::string_view key, std::string_view why) const {

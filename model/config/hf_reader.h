@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/json_reader.h"
+#include "model/config/model_config.h"
 
 namespace trident {
 
@@ -19,8 +20,9 @@ bool says_nothing(const JsonValue& value);
 class HfReader {
  public:
   // `object` outlives the reader. `where` begins every message: a file ("dir/config.json") or a JSON path ("model"). With
-  // `dropped` unknown members that say nothing are listed there, instead of refused. Throws ConfigError when it is not an object.
-  HfReader(const JsonValue& object, std::string where, std::set<const JsonMember*>* dropped = nullptr);
+  // `dropped` unknown members that say nothing are listed there, instead of refused. `origins`, an object or null, has for a key
+  // what goes before it in messages: "run.json:3". Throws ConfigError when `object` is none.
+  HfReader(const JsonValue& object, std::string where, std::set<const JsonMember*>* dropped = nullptr, JsonValue origins = {});
   // A reader of an object within this one.
   HfReader inner(const JsonValue& object, std::string where) const { return {object, std::move(where), dropped_}; }
 
@@ -60,10 +62,15 @@ class HfReader {
 
   const JsonValue* object_;
   std::string where_;
+  JsonValue origins_;
   std::set<const JsonMember*>* dropped_;
   std::vector<std::string> known_, ignored_;
   std::vector<std::string> ignored_prefixes_;
   std::string missing_;  // what is said of required keys that are not there
 };
+
+// As model_config_from_hf() of model_config.h, in whose messages `origins` goes before keys of the object itself.
+ModelConfig model_config_from_hf(const JsonValue& object, std::string_view where, std::optional<double> dropout,
+                                 const JsonValue& origins);
 
 }  // namespace trident

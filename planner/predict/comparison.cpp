@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/at.h"
+#include "core/counted.h"
 #include "core/json_by_name.h"
 #include "core/number_text.h"
 
@@ -43,16 +44,16 @@ bool moves(const Instruction& i) {
 }
 
 // By wall time: each rank has a core. The last part is what is left of the step.
-std::vector<ComparedPart> parts_of_wall(const PredictedStep& step, const StepTimes& t) {
+std::vector<ComparedPart> parts_of_wall(const PredictedStep& step, const StepTimes& t, bool has_pipeline) {
   const auto busy = [&](StepPart part) { return of(t.wall, part) - of(t.waited, part); };
   const double reduced_work = t.causes.reduced - t.causes.reduced_waited;
-  const double tensor_waited = of(t.waited_for, WaitedFor::kTensor) - t.causes.statistics_waited;
+  const double pipeline = of(t.waited_for, WaitedFor::kPipeline) + of(t.waited_for, WaitedFor::kNorm) + busy(StepPart::kMessages);
   const double passes = busy(StepPart::kForward) + busy(StepPart::kBackward);
   const double reduce_waited_in_computes = of(t.waited_for, WaitedFor::kData) - t.causes.reduced_waited;
   std::vector<ComparedPart> parts{
-      {{kCompute, kRecompute, kLaunch}, 0, passes - std::max(0.0, t.causes.tensor - tensor_waited)},
+      {{kCompute, kRecompute, kLaunch}, 0, passes - std::max(0.0, t.causes.tensor - of(t.waited_for, WaitedFor::kTensor))},
       {{kTensor}, 0, t.causes.tensor},
-      {{kBubble, kPipeline}, 0, of(t.waited_for, WaitedFor::kPipeline) + t.causes.statistics_waited + busy(StepPart::kMessages)},
+      {{kBubble, kPipeline}, 0, has_pipeline ? pipeline : 0},
       {{kData}, 0, std::max(0.0, reduce_waited_in_computes) + t.causes.reduced + busy(StepPart::kGather) + busy(StepPart::kReduce)},
       {{kOptimizer}, 0, busy(StepPart::kNorm) - reduced_work + busy(StepPart::kOptimizer)},
       {{kOther}, 0, t.step}};
@@ -147,7 +148,7 @@ Comparison compare(const std::optional<PredictedStep>& step, const std::string& 
   out.memory_measured = {run.arena, run.resident};
   out.first_step_alone = run.first_step_alone;
   out.by_processor = run.on_host && run.ranks_at_once < run.ranks;
-  if (run.ranks > 1)
+  if (run.stages > 1)
     out.bubble_predicted = step ? step->bubble_over_ideal : run.bubble_of_flops, out.bubble_measured = run.bubble_over_ideal;
   if (!step) return out;
   if (!out.by_processor && run.steps > 1)
@@ -155,7 +156,7 @@ Comparison compare(const std::optional<PredictedStep>& step, const std::string& 
   if (out.by_processor) {
     out.parts = parts_of_processors(*step, run.times, static_cast<double>(run.ranks) / run.ranks_at_once);
   } else if (run.on_host) {
-    out.parts = parts_of_wall(*step, run.times);
+    out.parts = parts_of_wall(*step, run.times, run.stages > 1);
     out.worked = worked_beside_others(run.times);
   } else {
     out.step_predicted = step->parts.total();
@@ -175,7 +176,7 @@ Comparison compare(const std::optional<PredictedStep>& step, const std::string& 
     out.not_judged = fmt::format("other work had the cores: a rank worked {} of a step of {}", milliseconds(*out.worked),
                                  milliseconds(out.step_measured));
   else if (run.steps < kFewestJudged)
-    out.not_judged = fmt::format("the mean is of {:g} steps, fewer than {:g}", run.steps, kFewestJudged);
+    out.not_judged = fmt::format("the mean is of {}, fewer than {:g}", counted(std::llround(run.steps), "step"), kFewestJudged);
   else if (out.step_measured < kShortestJudged)
     out.not_judged = fmt::format("a step took less than {:.0f} ms", 1e3 * kShortestJudged);
   return out;
@@ -249,19 +250,23 @@ std::vector<std::string> off_lines(const Comparison& c) {
 
 std::vector<std::string> to_lines(const Comparison& c) {
   std::vector<std::string> lines;
+  if (c.predicted && !c.not_judged.empty()) {
+    lines.push_back(fmt::format("predicted by {} beside measured: see comparison.json ({}; times are not judged)",
+                                c.predicted->profile, c.not_judged));
+    for (std::string& line : off_lines(c)) lines.push_back(std::move(line));
+    return lines;
+  }
   if (c.predicted) {
     const std::string clock =
         c.by_processor
             ? fmt::format("CPU time of a step, all {:.0f} ranks, over the {:g} that work at once", c.ranks, c.ranks_at_once)
             : "a step, mean over ranks";
-    lines.push_back(fmt::format("predicted by {} beside measured: {}{}", c.predicted->profile, clock,
-                                c.steps <= 1 ? ", of one step alone" : ""));
+    lines.push_back(fmt::format("predicted by {} beside measured: {}", c.predicted->profile, clock));
   } else {
     lines.push_back("predicted beside measured, without the time of a step: " + c.why_not);
   }
   std::istringstream table(to_text(comparison_table(c)));
   for (std::string line; std::getline(table, line);) lines.push_back(line);
-  if (!c.not_judged.empty()) lines.push_back(fmt::format("  {}; times are not judged", c.not_judged));
   if (c.spread)
     lines.push_back(
         fmt::format("  half of the steps took {} to {}", milliseconds(c.spread->low), milliseconds(c.spread->high)));

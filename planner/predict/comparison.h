@@ -53,7 +53,7 @@ struct MeasuredRun {
   bool first_step_alone = false;  // there was no other: memory is met for the first time, and threads are woken
   bool one_machine = false;       // all nodes are, each of which takes its cores for its own
   bool profile_of_another = false;  // processor than the run's
-  int ranks = 1;
+  int ranks = 1, stages = 1;
   double ranks_at_once = 1;  // that have cores, or a GPU, to themselves
   bool on_host = true;           // what instructions take is in their times; on GPUs these are of their issue
   double bubble_over_ideal = 0;  // replayed

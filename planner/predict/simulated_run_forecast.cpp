@@ -68,6 +68,7 @@ std::vector<std::string> SimulatedRunForecast::compare(const RunSummary& summary
   run.spread = summary.step_spread;
   run.first_step_alone = summary.first_step_alone;
   run.ranks = inputs_.plan.world_size();
+  run.stages = inputs_.plan.grid.degrees().pipeline;
   run.ranks_at_once = inputs_.ranks_at_once;
   run.one_machine = inputs_.one_machine;
   run.profile_of_another = prices_.of_another;

@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 #include "core/counted.h"
@@ -114,14 +115,23 @@ Table table_of(const StudyResult& result) {
     return gpus > 0 ? fmt::format("{}", gpus) : std::string("-");
   });
   if (result.any_possible()) {
+    const auto largest = [&](auto value) {
+      double most = 0;
+      for (const StudyRow& row : result.rows) most = row.possible() ? std::max(most, static_cast<double>(value(row))) : most;
+      return most;
+    };
+    const auto unit_of = [&](auto value) { return largest(value) < 1e8 ? std::pair("MB", 1e6) : std::pair("GB", 1e9); };
+    const bool is_short = largest([](const StudyRow& row) { return row.seconds; }) < 0.1;
+    const double of_second = is_short ? 1e3 : 1;
+    const auto sent = unit_of(bytes_of), held = unit_of([](const StudyRow& row) { return row.memory_bytes; });
     number("replicas", "{}", [](const StudyRow& row) { return row.replicas; });
     number("micro-batches", "{}", [](const StudyRow& row) { return row.micro_batches; });
     number("tokens/s", "{:.0f}", [](const StudyRow& row) { return row.tokens_per_second(); });
     number("a " + result.counted_as, "{:.0f}", [](const StudyRow& row) { return row.tokens_per_gpu(); });
-    number("step s", "{:.4g}", [](const StudyRow& row) { return row.seconds; });
+    number(is_short ? "step ms" : "step s", "{:.4g}", [&](const StudyRow& row) { return of_second * row.seconds; });
     if (any([](const StudyRow& row) { return row.measured.has_value(); })) {
       const auto seconds = [](const StudyRow& row) { return row.measured ? row.measured->seconds : 0; };
-      number("measured", "{:.4g}", seconds, "");
+      number("measured", "{:.4g}", [&](const StudyRow& row) { return of_second * seconds(row); }, "");
       number("of predicted", "{:.2f}", [&](const StudyRow& row) { return seconds(row) / row.seconds; }, "");
     }
     for (std::size_t part = 0; part < kNumTimeParts; ++part) {
@@ -130,14 +140,14 @@ Table table_of(const StudyResult& result) {
       };
       if (any(above(5e-4)))  // rounding of other parts is none of this one
         number(std::string(to_string(static_cast<TimePart>(part))), "{:.3g}",
-               [&](const StudyRow& row) { return above(1e-9)(row) ? row.parts.seconds[part] : 0; });
+               [&](const StudyRow& row) { return above(1e-9)(row) ? of_second * row.parts.seconds[part] : 0; });
     }
     if (any([](const StudyRow& row) { return row.mfu > 0; }))
       add(Rows::kPossible, {"MFU %"}, [](const StudyRow& row) { return percent_digits(row.mfu); });
     if (any([](const StudyRow& row) { return bytes_of(row) > 0; }))
-      number("GB sent", "{:.4g}", [](const StudyRow& row) { return gigabytes(bytes_of(row)); });
-    number("GB held", "{:.4g}", [](const StudyRow& row) { return gigabytes(row.memory_bytes); });
-    number("of", "{:.4g}", [](const StudyRow& row) { return gigabytes(row.memory_there); }, "?");
+      number(fmt::format("{} sent", sent.first), "{:.4g}", [&](const StudyRow& row) { return bytes_of(row) / sent.second; });
+    number(fmt::format("{} held", held.first), "{:.4g}", [&](const StudyRow& row) { return row.memory_bytes / held.second; });
+    number(held.second == 1e9 ? "of" : "of GB", "{:.4g}", [](const StudyRow& row) { return gigabytes(row.memory_there); }, "?");
     if (any([](const StudyRow& row) { return row.efficiency > 0; }))
       number("efficiency", "{:.3f}", [](const StudyRow& row) { return row.efficiency; }, "-");
     if (any([](const StudyRow& row) { return row.of_first != 1; }))

@@ -270,12 +270,22 @@ TEST_F(Checkpoints, MastersGoThroughAFolder) {
   const ProgramOutcome out = succeeded(run_program({"convert", "--from", "ckpt", ckpt, "--to", "hf", hf, "--dtype", "fp32"}));
   const auto begin = [&](const std::string& run, const std::string& from) {
     return place_.train({"model.init_from=" + from, "run.steps=1", "checkpoint.every=1", "optimizer.lr=1e-30",
-                         "lr_schedule.type=constant", "run.dir=" + (place_ / run)});
+                         "precision.compute=bf16", "lr_schedule.type=constant", "run.dir=" + (place_ / run)});
   };
   ASSERT_EQ(begin("a", ckpt).exit_code, 0);
   const ProgramOutcome begun = succeeded(begin("b", hf));
   expect_parts(begun.out, {"begins with the weights of " + hf + " (model.init_from), a Hugging Face folder in f32"});
   succeeded(run_program({"ckpt", "diff", place_ / "a/ckpt/step-00000001", place_ / "b/ckpt/step-00000001"}));
+  const std::vector<std::string> again{"convert", "--from", "ckpt", place_ / "b/ckpt", "--to", "hf"};
+  const auto to_hf = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), again.begin(), again.end());
+    return succeeded(run_program(more)).out;
+  };
+  EXPECT_EQ(out.out.find("warning"), std::string::npos) << out.out;
+  expect_parts(to_hf({place_ / "as_computed"}),
+               {"warning: training began with " + hf + " in fp32, and the weights are written in bf16",
+                "--dtype fp32 writes its masters"});
+  EXPECT_EQ(to_hf({place_ / "asked", "--dtype", "bf16"}).find("warning"), std::string::npos);
 }
 
 // Without a model in the configuration the folder's config.json is the model; what the configuration says otherwise is refused by

@@ -175,6 +175,17 @@ TEST_F(ImportCommand, RanksOfSbatchAreThoseOfSrun) {
   EXPECT_EQ(*nodes.find("verdict"), JsonValue("mapped"));
 }
 
+TEST_F(ImportCommand, ReportsAllKeysWhereSomeAreRefused) {
+  write_file(folder_ / "moe.sh", "torchrun --nproc_per_node 2 pretrain_gpt.py --num-layers 2 --hidden-size 64 "
+             "--num-attention-heads 4 --seq-length 64 --max-position-embeddings 64 --micro-batch-size 2 --global-batch-size 8 "
+             "--train-iters 10 --lr 1e-3 --num-experts 4 --lrr 4 --bf16\n");
+  const ProgramOutcome refused = run_program({"import", folder_ / "moe.sh", "--output", folder_ / "moe.json"});
+  EXPECT_EQ(refused.exit_code, 64);
+  expect_parts(refused.err, {"taken over (", "optimizer.lr = 0.001", "refused (2)", "--num-experts 4", "--lrr", "dense models only",
+                             "unknown key \"--lrr\""});
+  EXPECT_FALSE(file_exists(folder_ / "moe.json"));
+}
+
 TEST_F(ImportCommand, ACommandAsArgumentsIsToldWhereItGoes) {
   const std::vector<std::string> remedy{"a command is read from a file or standard input", "trident import - <<'EOF'"};
   expect_one_line(run_program({"import", "accelerate", "launch", "--use_fsdp", "sft.py", "--learning_rate", "1e-5"}), 64, remedy);

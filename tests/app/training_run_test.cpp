@@ -187,7 +187,15 @@ TEST_F(TrainingRun, AValidationSetWithoutATargetThatCountsIsLeftOutOfTheMean) {
       place_.train({"data.eod_mask_loss=true", "data.eod=7", "run.steps=1", "run.dir=" + (place_ / "other")});
   expect_parts(other.err, {"warning: data.eod = 7: ", "text.trident.json says that its tokenizer \"gpt2\" ends documents with "
                                                       "50256; leave the key out"});
-  EXPECT_EQ(place_.train({"data.eod_mask_loss=true", "data.eod=50256", "run.steps=1", "run.dir=" + (place_ / "same")}).err, "");
+  const auto one_step = [&](const std::string& schedule) {
+    return place_.train({"data.eod_mask_loss=true", "data.eod=50256", "run.steps=1", "lr_schedule.type=" + schedule,
+                         "run.dir=" + (place_ / schedule)});
+  };
+  const ProgramOutcome cosine = one_step("cosine"), constant = one_step("constant");
+  EXPECT_EQ(cosine.err, "");
+  const std::string ends = "the learning rate of every step that is left is 0, at which lr_schedule ends";
+  EXPECT_NE(cosine.out.find(ends), std::string::npos) << cosine.out;
+  EXPECT_EQ(constant.out.find(ends), std::string::npos) << constant.out;
   const JsonValue eval = place_.records("run/eval.jsonl").back();
   const JsonValue& sets = *eval.find("sets");
   EXPECT_TRUE(sets.find("ends")->find("loss")->is_null());

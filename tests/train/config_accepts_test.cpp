@@ -193,11 +193,13 @@ TEST(ConfigAccepts, ModelsSpelledOut) {
   text.replace(text.find("\"preset\": \"llama-1m\""), 20,
                R"("model_type": "llama", "rope_scaling": {"factor": 2.0}, "dropout": 0.1)");
   const TrainConfig c = parse_train_config(text, "c.json", {"model.hidden_size=64", "model.rope_scaling.rope_type=linear",
-                                                       "data.tokenizer=null"});
+                                                       "model.num_hidden_layers=2", "model.num_attention_heads=4",
+                                                       "model.intermediate_size=96", "data.tokenizer=null"});
   EXPECT_EQ(c.model.preset, std::nullopt);
   EXPECT_EQ(c.model.dropout, 0.1);
   EXPECT_EQ(to_json_text(c.model.keys),
-            R"({"model_type":"llama","rope_scaling":{"factor":2.0,"rope_type":"linear"},"hidden_size":64})");
+            R"({"model_type":"llama","rope_scaling":{"factor":2.0,"rope_type":"linear"},"hidden_size":64,)"
+            R"("num_hidden_layers":2,"num_attention_heads":4,"intermediate_size":96})");
   const std::vector<std::string> of_file{"model.preset=null", "model.hf_config=x/config.json", "data.tokenizer=null"};
   EXPECT_EQ(small_with(of_file).model.hf_config, "x/config.json");
 }

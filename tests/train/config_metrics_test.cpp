@@ -162,9 +162,9 @@ TEST(Console, PlainLines) {
   console.finish();
   const std::regex time_of_day("\\[[0-2][0-9]:[0-5][0-9]:[0-6][0-9]\\] ");
   EXPECT_EQ(std::regex_replace(out.str(), time_of_day, "[] "),
-            "[] step 20/200  loss 0.3000  grad norm 0.333  lr 3.00e-04  1000000 tokens/s  12.5 ms  mfu 50.0 %  10 % done  "
+            "[] step 20/200  loss 0.3000  grad norm 0.333  lr 3.00e-04  1,000,000 tokens/s  12.5 ms  mfu 50.0 %  10 % done  "
             "ETA 4:05\n"
-            "[] step 20/200  valid loss 3.0000  perplexity 20.09  1.5000 bits per byte\n"
+            "[] step 20/200  valid loss 3.0000  perplexity 20.09  1.5000 bits/byte\n"
             "[] step 20/200  valid loss 3.0000  perplexity 20.09\n"
             "  wiki  loss 2.0000  perplexity 7.39\n"
             "  books  loss 4.0000  perplexity 54.60\ndone\n");
@@ -195,6 +195,14 @@ TEST(Console, TerminalHasABarBelowTheLines) {
   out.str("");
   console.finish();
   EXPECT_EQ(out.str(), "\r\x1b[K");
+}
+
+TEST(Console, ATerminalsRowsAreCutAndNotFolded) {
+  std::ostringstream out;
+  Console console(out, ConsoleMode::kTerminal, 20000, 0);
+  console.eval({10000, {10.0, 1.5}, {}});
+  const std::string row = out.str().substr(0, out.str().find('\n'));
+  EXPECT_TRUE(row.ends_with("] step 10000/20000  valid loss 10.0000  perplexity 22026.47")) << row;
 }
 
 TEST(Console, LinesFoldBetweenWords) {

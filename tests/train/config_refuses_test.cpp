@@ -110,12 +110,22 @@ TEST(ConfigRefuses, UnknownKeysWithTheNearest) {
   expect_refusal({}, {"c.json:2: unknown key parallel.tensr; did you mean parallel.tensor?"}, with("\"parallel\": {\"tensr\": 2}"));
   expect_refusal({}, {"c.json:2: unknown key paralel; did you mean parallel?"}, with("\"paralel\": {}"));
   expect_refusal({}, {"unknown key lr; did you mean optimizer.lr?"}, with("\"lr\": 1"));
+  expect_refusal({}, {"c.json:2: model.hiden_size = 4: unknown key", "did you mean \"hidden_size\"?"},
+                 R"({"run": {"steps": 1}, "data": {"train": "a"}, "batch": {"global": 1, "sequence": 8}, "optimizer": {"lr": 1},
+                     "model": {"model_type": "llama", "hiden_size": 4}})");
   expect_refusal({"run.step=3"}, {"--set: unknown key run.step; did you mean run.steps?"});
   expect_refusal({"data.sampels=packed"}, {"--set: unknown key data.sampels; did you mean data.samples?"});
   expect_refusal({"parallel.tp=3"}, {"did you mean parallel.tensor?"});
   expect_refusal({"parallel.virtual=2"}, {"unknown key parallel.virtual; did you mean parallel.virtual_stages?"});
   EXPECT_EQ(refusal({"parallel.zzzzzz=2"}).find("did you mean"), std::string::npos) << "not any short key of the block";
   expect_refusal({"train_batch_size=3"}, {"did you mean batch.global?"});
+  for (const char* const word : {"batch.size", "batch_size", "bs"})
+    expect_refusal({std::string(word) + "=3"}, {std::string("--set: unknown key ") + word + "; did you mean batch.micro?"});
+  expect_refusal({"run.epoch=3"}, {"did you mean run.epochs?"});
+  expect_refusal({"threads=3"}, {"did you mean run.threads_per_rank?"});
+  expect_refusal({"checkpoint.keep=3"}, {"did you mean checkpoint.keep_last?"});
+  expect_refusal({"optimize.epss=3"}, {"did you mean optimizer.eps?"});
+  expect_refusal({"data.files=a"}, {"unknown key data.files; data has the keys train, valid"});
   expect_refusal({"parallel.lr=3"}, {"did you mean optimizer.lr?"});
   expect_refusal({"zzzzzzzzzzz=3"}, {"unknown key zzzzzzzzzzz"});
   EXPECT_EQ(refusal({"zzzzzzzzzzz=3"}).find("did you mean"), std::string::npos);
@@ -369,8 +379,8 @@ TEST(ConfigRefuses, AllMistakesAreToldAtOnce) {
                  "{}");
   expect_refusal({"model.lora_r=16", "model.seq_length=3"}, {"unknown key model.lora_r", "; also unknown key model.seq_length"});
   expect_refusal({"model.preset=null", "model.model_type=llama", "model.hidden_sise=3", "model.foo=3", "stepz=1"},
-                 {"--set: unknown key stepz", "; also model.hidden_size: is missing", "; also model.hidden_sise = 3: unknown key",
-                  "; also model.foo = 3: unknown key"});
+                 {"--set: unknown key stepz", "; also model.hidden_size: is missing",
+                  "; also --set: model.hidden_sise = 3: unknown key", "; also --set: model.foo = 3: unknown key"});
   std::vector<std::string> many;
   for (int i = 0; i < 30; ++i) many.push_back(fmt::format("zzzz{}=1", i));
   expect_refusal(many, {"unknown key zzzz19; also others"});

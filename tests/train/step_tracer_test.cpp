@@ -139,6 +139,7 @@ TEST(StepTracer, AStartThatGoesOnLeavesTheTraceOfTheEarlierOne) {
   const Traced later = trace_run(folder, tiny_llama_config(), {}, 2, 4, 3);
   EXPECT_EQ(later.path, folder / "trace/steps_3-4.json");
   EXPECT_EQ(slices_by_lane(later.trace).at({0, "step"}).size(), 2u);
+  EXPECT_EQ(trace_run(folder, tiny_llama_config(), {}, 2, 4).path, folder / "trace/steps_2-4.2.json") << "the same steps again";
   EXPECT_EQ(json::parse(read_file(folder / "trace/steps_2-4.json")), earlier.trace);
 }
 

@@ -90,6 +90,8 @@ ForeignAnswer answer_of(ForeignSystem system, const ForeignKey& row) {
   return answer;
 }
 
+bool is_everybodys(const ForeignAnswer& answer) { return answer.system == ForeignSystem::kOthers; }
+
 // How well a row names the word: 3 whole, 2 its last part, 1 a beginning that ends in *. Allocates nothing, because each start of
 // a training asks for every key of its model.
 int fit_of(const ForeignKey& row, std::string_view word) {
@@ -172,11 +174,12 @@ std::vector<ForeignAnswer> foreign_answers(std::string_view word, std::string_vi
   };
   std::string wanted = plain_foreign_name(word);
   std::ranges::replace(wanted, '.', '_');
+  const bool has_block = find_block(word.substr(0, word.find('.'))) != nullptr && word.find('.') != word.npos;
   std::vector<Found> found;  // the best row of each system
   for (const ForeignSection& section : foreign_sections())
     for (const ForeignKey& row : section.keys) {
       const int fit = fit_of(row, wanted);
-      if (fit == 0) continue;
+      if (fit == 0 || (fit == 1 && has_block)) continue;  // a key of a block of ours is none of all those of theirs
       const std::pair both(fit, value_fit(names_of(row), value));
       const auto of_system = std::ranges::find(found, section.system, [](const Found& it) { return it.answer.system; });
       if (of_system == found.end()) found.push_back({answer_of(section.system, row), both});
@@ -195,6 +198,7 @@ std::vector<ForeignAnswer> foreign_answers(std::string_view word, std::string_vi
   const bool is_folder = value.find('/') != value.npos, is_preset = !likely_name(value, model_preset_names()).empty();
   if (is_folder != is_preset && answers.size() > 1 && !value.empty())
     std::erase_if(answers, [&](const ForeignAnswer& it) { return it.key == (is_folder ? "model.preset" : "model.init_from"); });
+  std::ranges::stable_partition(answers, is_everybodys);  // everybody's word before one system's
   if (answers.size() > kMostMeanings && std::get<0>(best) < 3) answers.clear();  // a word of everybody says nothing
   return answers;
 }
@@ -215,9 +219,10 @@ std::string answer_text(const ForeignAnswer& answer, const std::string& with_key
 
 std::string joined_answers(const std::vector<ForeignAnswer>& answers, const std::vector<std::string>& texts) {
   std::string all;
-  for (std::size_t i = 0; i < texts.size(); ++i)
-    all += fmt::format("{}{}{}", i == 0 ? "" : "; or ", texts.size() == 1 ? "" : fmt::format("{}: ", name_of(answers[i].system)),
-                       texts[i]);
+  for (std::size_t i = 0; i < texts.size(); ++i) {
+    const bool is_alone = texts.size() == 1 || is_everybodys(answers[i]);
+    all += fmt::format("{}{}{}", i == 0 ? "" : "; or ", is_alone ? "" : fmt::format("{}: ", name_of(answers[i].system)), texts[i]);
+  }
   return all;
 }
 

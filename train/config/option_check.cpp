@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <functional>
 #include <span>
 #include <sstream>
 
@@ -365,7 +364,27 @@ const Option* option_with_key(std::string_view key, const JsonValue& value) {
   return only;
 }
 
-std::string name_here(std::string_view word, const JsonValue& value, bool is_near) {
+namespace {
+
+// Our own key of which `word` is a misspelling, or the beginning: of the block that it names, else the only one; "": none.
+std::string near_key(std::string_view word) {
+  const auto dot = word.find('.');
+  const std::string_view block = word.substr(0, dot + 1), key = word.substr(block.size());
+  std::vector<std::string_view> keys, begun;
+  for (const Option& option : option_table()) {
+    const bool has_block = dot != word.npos;
+    if (has_block && option.path.starts_with(block)) keys.push_back(option.path.substr(block.size()));
+    const std::string_view whole = has_block ? option.path : key_of(option);
+    const bool begins = key.size() > 2 && whole.size() > word.size() && whole.starts_with(word);
+    if (begins && (has_block || option.status == OptionStatus::kSupported)) begun.push_back(option.path);
+  }
+  if (const std::string_view near = likely_name(key, keys); !near.empty()) return fmt::format("{}{}", block, near);
+  return begun.empty() || (dot == word.npos && begun.size() > 1) ? "" : std::string(begun.front());
+}
+
+}  // namespace
+
+std::string name_here(std::string_view word, const JsonValue& value, std::string_view near) {
   const auto hint = [](std::string_view path) { return fmt::format("; did you mean {}?", path); };
   const std::string_view key = word.substr(word.rfind('.') + 1);
   if (word.find('.') == std::string_view::npos)
@@ -382,7 +401,7 @@ std::string name_here(std::string_view word, const JsonValue& value, bool is_nea
     if (answers.empty() || std::ranges::any_of(of_key, leads_somewhere)) answers = std::move(of_key);
   }
   std::erase_if(answers, [&](const ForeignAnswer& it) { return it.key == word; });  // Hugging Face's own key
-  if (is_near) std::erase_if(answers, std::not_fn(leads_somewhere));
+  if (!near.empty()) std::erase_if(answers, [&](const ForeignAnswer& it) { return it.key != near; });
   std::vector<std::string> texts;
   for (const ForeignAnswer& answer : answers) {
     if (!answer.key.empty() && !answer.value.empty() && value == JsonValue(false)) return "; leave it out";
@@ -400,15 +419,10 @@ std::string did_you_mean(std::string_view unknown, const JsonValue& value) {
   unknown = plain;
   const std::string_view key = unknown.substr(unknown.rfind('.') + 1);
   const auto dot = unknown.find('.');
-  std::vector<std::string_view> keys;  // of the block that it names
-  for (const Option& option : option_table())
-    if (dot != unknown.npos && option.path.starts_with(unknown.substr(0, dot + 1))) keys.push_back(option.path.substr(dot + 1));
-  const std::string_view near_key = dot == unknown.npos ? "" : likely_name(unknown.substr(dot + 1), keys);
-  if (std::string known = name_here(unknown, value, !near_key.empty()); !known.empty()) return known;
-  if (!near_key.empty()) return hint(fmt::format("{}.{}", unknown.substr(0, dot), near_key));
+  const std::string near_one = near_key(unknown);
+  if (std::string known = name_here(unknown, value, near_one); !known.empty()) return known;
+  if (!near_one.empty()) return hint(near_one);
   if (dot != unknown.npos) {
-    const auto begun = std::ranges::find_if(keys, [&](std::string_view other) { return key.size() > 1 && other.starts_with(key); });
-    if (begun != keys.end()) return hint(fmt::format("{}.{}", unknown.substr(0, dot), *begun));
     // The same word in one other block; a word that several blocks have, or that is a block, says nothing.
     const auto has_key = [&](const Option& option) { return key_of(option) == key && !needs_block(option); };
     const std::span<const Option> table = option_table();
@@ -421,7 +435,7 @@ std::string did_you_mean(std::string_view unknown, const JsonValue& value) {
   for (const OptionBlock& block : option_blocks()) paths.push_back(block.name);
   // The block's own keys were compared without its name, which would make any short one of them seem near.
   if (dot != std::string_view::npos)
-    std::erase_if(paths, [&](std::string_view path) { return path.substr(0, dot + 1) == unknown.substr(0, dot + 1); });
+    std::erase_if(paths, [&](std::string_view path) { return path.substr(0, path.find('.')) == unknown.substr(0, dot); });
   const std::string_view near = likely_name(unknown, paths);
   return near.empty() ? "" : hint(near);
 }

@@ -24,8 +24,9 @@ JsonValue default_value(const Option& option);
 const Option* option_with_key(std::string_view key, const JsonValue& value);
 
 // Says what the same key in another block, or another system's word, is called here: "; did you mean parallel.tensor?", or why it
-// is to be left out, unless a key of ours is near. `value`: what was given for it, if that is known. "" for a word of nobody.
-std::string name_here(std::string_view word, const JsonValue& value = {}, bool is_near = false);
+// is to be left out. `near`: our own key that it may be a misspelling of; others' words count then where they mean that key.
+// `value`: what was given for it, if that is known. "" for a word of nobody.
+std::string name_here(std::string_view word, const JsonValue& value = {}, std::string_view near = "");
 // The same for an unknown path, or the key of which it may be a misspelling; "" without an idea.
 std::string did_you_mean(std::string_view unknown_path, const JsonValue& value = {});
 

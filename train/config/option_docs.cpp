@@ -394,7 +394,12 @@ void leave_out_what_nobody_gave(JsonValue& object, const OptionValues& values, c
 }  // namespace
 
 std::string config_with_origins(const TrainConfig& config, const OptionValues& values) {
-  return text_with_origins(to_json(config), [&](const std::string& path) { return origin_of(values, path); }) + '\n';
+  const auto origin = [&](const std::string& path) {
+    const Option* const option = find_option(path);
+    const bool is_reserved = option != nullptr && option->status == OptionStatus::kReserved;
+    return is_reserved ? "reserved: not built yet" : origin_of(values, path);
+  };
+  return text_with_origins(to_json(config), origin) + '\n';
 }
 
 JsonValue given_to_json(const TrainConfig& config, const OptionValues& values) {

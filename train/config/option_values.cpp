@@ -12,7 +12,7 @@
 
 #include "core/at.h"
 #include "core/json_reader.h"
-#include "model/config/model_config.h"
+#include "model/config/hf_reader.h"
 #include "model/config/model_presets.h"
 #include "train/config/foreign_answers.h"
 #include "train/config/option_check.h"
@@ -37,7 +37,10 @@ std::string keys_of(std::string_view block) {
 
 [[noreturn]] void refuse_unknown(std::string_view where, std::string_view path, const JsonValue& value) {
   const std::string shown = in_quotes(path);  // foreign text: escaped and cut
-  throw ConfigError(fmt::format("{}unknown key {}{}", where, shown.substr(1, shown.size() - 2), did_you_mean(path, value)));
+  std::string remedy = did_you_mean(path, value);
+  const OptionBlock* const block = find_block(path.substr(0, path.find('.')));
+  if (remedy.empty() && block != nullptr) remedy = fmt::format("; {} has the keys {}", block->name, keys_of(block->name));
+  throw ConfigError(fmt::format("{}unknown key {}{}", where, shown.substr(1, shown.size() - 2), remedy));
 }
 
 // Other systems call options so, and no config.json has these words: the model's reader would take them for misspelt keys of the
@@ -281,9 +284,12 @@ void OptionValues::refuse_illegal() const {
   faults.insert(faults.end(), faults_.begin(), faults_.end());
   if (const OptionValue& preset = at("model.preset"); !preset.value.is_null())
     collect(faults, [&] { model_preset_json(preset.value.as_string(), preset.origin + ": model.preset"); });
-  if (!faults.empty() && model_keys_.find("model_type") != nullptr)
-    collect(faults, [&] { model_config_from_hf(model_keys_, std::string(kModelBlock), {}); });
+  if (!faults.empty()) collect(faults, [&] { check_model(); });
   refuse_all(faults);
+}
+
+void OptionValues::check_model() const {
+  if (model_keys_.find("model_type") != nullptr) model_config_from_hf(model_keys_, kModelBlock, 0.0, model_origins_);
 }
 
 void OptionValues::require_complete() const {

@@ -73,6 +73,8 @@ class OptionValues {
   // Throws ConfigError: what refuse_illegal() does, else all options without default that nobody gave, else a model block that
   // names no model.
   void require_complete() const;
+  // Throws ConfigError, with the places of keys, for a model that is spelled out and cannot be, whatever its dropout.
+  void check_model() const;
   // Why values of the file are illegal, in the table's order. From here on their keys count as not given.
   std::vector<std::string> drop_illegal();
 

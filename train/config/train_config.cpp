@@ -298,6 +298,8 @@ TrainConfig unvalidated_config(const OptionValues& values) {
 }
 
 TrainConfig make_train_config(const OptionValues& values) {
+  values.require_complete();
+  values.check_model();
   TrainConfig config = unvalidated_config(values);
   if (config.adapter.init_from)
     take_adapter_folder(config, [&](std::string_view key) { return values.at(key).origin != OptionValue().origin; });

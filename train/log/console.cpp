@@ -13,6 +13,7 @@
 #include <utility>
 
 #include "core/clock.h"
+#include "core/number_text.h"
 #include "core/printable.h"
 
 namespace trident {
@@ -67,9 +68,9 @@ std::string beside_loss(const std::optional<double>& token_accuracy, const std::
 }  // namespace
 
 std::string step_line(const StepMetrics& m, std::int64_t total_steps) {
-  std::string line = fmt::format("step {}/{}  loss {:.4f}{}  grad norm {:.3f}  lr {:.2e}  {:.0f} tokens/s  {:.1f} ms", m.step,
+  std::string line = fmt::format("step {}/{}  loss {:.4f}{}  grad norm {:.3f}  lr {:.2e}  {} tokens/s  {:.1f} ms", m.step,
                                  total_steps, m.loss, beside_loss(m.token_accuracy, m.rewards), m.grad_norm, m.lr,
-                                 m.tokens_per_s, m.step_ms);
+                                 with_commas(std::llround(m.tokens_per_s)), m.step_ms);
   if (m.mfu) line += fmt::format("  mfu {:.1f} %", 100 * *m.mfu);
   if (m.loss_scale) line += fmt::format("  loss scale {:.0f}", *m.loss_scale);
   if (m.skipped > 0) line += fmt::format("  skipped {}", m.skipped);
@@ -80,7 +81,7 @@ std::vector<std::string> eval_lines(const EvalMetrics& m, std::int64_t total_ste
   const auto numbers = [](const ValidLoss& valid) {
     const std::string text = fmt::format("loss {:.4f}{}{}", valid.loss, beside_loss(valid.token_accuracy, valid.rewards),
                                          valid.rewards ? "" : fmt::format("  perplexity {:.2f}", valid.perplexity()));
-    return valid.bits_per_byte ? text + fmt::format("  {:.4f} bits per byte", *valid.bits_per_byte) : text;
+    return valid.bits_per_byte ? text + fmt::format("  {:.4f} bits/byte", *valid.bits_per_byte) : text;
   };
   std::vector<std::string> lines{fmt::format("step {}/{}  valid {}", m.step, total_steps, numbers(m.valid))};
   for (const auto& [name, valid] : m.sets) lines.push_back(fmt::format("  {}  {}", name, numbers(valid)));
@@ -143,18 +144,21 @@ void Console::step(const StepMetrics& metrics) {
   last_ = metrics;
   doing_.clear();
   const auto text = mode_ == ConsoleMode::kTerminal ? step_line : plain_step_line;
-  std::string shown = at_time(text(metrics, total_steps_));
-  // In a narrow terminal the last numbers are left out, which the bar and the logs have: a table reads better than folded rows.
-  const std::size_t columns = mode_ == ConsoleMode::kTerminal ? terminal_columns(descriptor_) : shown.size();
-  for (std::size_t end = shown.rfind("  "); shown.size() > columns && end != shown.npos; end = shown.rfind("  ")) shown.resize(end);
-  line(shown);
+  line(cut(at_time(text(metrics, total_steps_))));
 }
 
 void Console::eval(const EvalMetrics& metrics) {
   doing_.clear();
   std::vector<std::string> lines = eval_lines(metrics, total_steps_);
   lines.front() = at_time(lines.front());
-  for (const std::string& text : lines) line(text);
+  for (std::string& text : lines) line(cut(std::move(text)));
+}
+
+// In a narrow terminal the last numbers are left out, which the bar or the logs have: a table reads better than folded rows.
+std::string Console::cut(std::string row) const {
+  const std::size_t columns = mode_ == ConsoleMode::kTerminal ? terminal_columns(descriptor_) : row.size();
+  for (std::size_t end = row.rfind("  "); row.size() > columns && end != row.npos; end = row.rfind("  ")) row.resize(end);
+  return row;
 }
 
 void Console::line(const std::string& text) {

@@ -72,6 +72,7 @@ class Console {
  private:
   std::string no_bar();
   std::string bar();
+  std::string cut(std::string row) const;
   void redraw();
 
   std::ostream& stream_;

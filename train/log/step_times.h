@@ -23,18 +23,17 @@ inline constexpr std::array<std::string_view, 8> kNamesOf<StepPart>{
 inline constexpr std::size_t kNumStepParts = 8;
 StepPart part_of(InstructionKind kind);
 
-// Ranks wait for: tp: collectives on the compute stream, which the step statistics share. pp: activations and their gradients.
-// dp: reductions and gathers.
-enum class WaitedFor : std::uint8_t { kTensor, kPipeline, kData };
+// Ranks wait for: tp: collectives in layers. pp: activations and their gradients. dp: reductions and gathers. norm: the sums of the
+// step statistics, that is, the slowest rank.
+enum class WaitedFor : std::uint8_t { kTensor, kPipeline, kData, kNorm };
 template <>
-inline constexpr std::array<std::string_view, 3> kNamesOf<WaitedFor>{"tp", "pp", "dp"};
-inline constexpr std::size_t kNumWaitedFor = 3;
+inline constexpr std::array<std::string_view, 4> kNamesOf<WaitedFor>{"tp", "pp", "dp", "norm"};
+inline constexpr std::size_t kNumWaitedFor = 4;
 
 // Times of a step's instructions by cause. Seconds.
 struct StepCauses {
   double tensor = 0;                              // computes were held by collectives on the compute stream, waiting included
   double reduced = 0, reduced_waited = 0, reduced_cpu = 0;  // the norm's: until all gradients were reduced
-  double statistics_waited = 0;                   // the norm's: for the other ranks' sums
 };
 
 // Sums of seconds over `steps` steps, of one rank or of several.

@@ -109,15 +109,16 @@ Extremes busy_seconds(const StepTimes& mine, Communicator& world, Stream& stream
   return extremes_of(world, stream, mean.step - mean.waiting());
 }
 
-std::array<double, kNumWaitedFor> waited_for(ParallelContext& context) {
+std::array<double, kNumWaitedFor> waited_for(ParallelContext& context, double statistics) {
   using D = Direction;
   double messages = 0;
   for (Stream* stream : {&context.send_stream(D::kForward), &context.send_stream(D::kBackward), &context.recv_stream(D::kForward),
                          &context.recv_stream(D::kBackward)}) {
     messages += stream->waited_seconds();
   }
-  return {context.compute_stream().waited_seconds(), messages,
-          context.reduce_stream().waited_seconds() + context.gather_stream().waited_seconds()};
+  const bool share_a_stream = &context.host_stream() == &context.compute_stream();
+  return {context.compute_stream().waited_seconds() - (share_a_stream ? statistics : 0), messages,
+          context.reduce_stream().waited_seconds() + context.gather_stream().waited_seconds(), statistics};
 }
 
 StopVote agree_to_stop(Communicator& world, Stream& stream, const StopVote& mine) {

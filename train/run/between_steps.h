@@ -43,8 +43,8 @@ StepTimes sum_over_ranks(const StepTimes& mine, Communicator& world, Stream& str
 // Collective. Seconds of a mean step that a rank did not wait, over ranks.
 Extremes busy_seconds(const StepTimes& mine, Communicator& world, Stream& stream);
 
-// How long this rank has waited for its streams so far.
-std::array<double, kNumWaitedFor> waited_for(ParallelContext& context);
+// How long this rank has waited for its streams so far. `statistics`: RankTrainer::statistics_waited().
+std::array<double, kNumWaitedFor> waited_for(ParallelContext& context, double statistics);
 
 struct StopVote {
   int signal = 0;           // that asked to stop; 0: none

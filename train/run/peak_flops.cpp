@@ -10,7 +10,7 @@ namespace trident {
 
 PeakFlops::PeakFlops(Measure measure, const Say& say) : flops_(measure()), measure_(std::move(measure)) {
   if (!flops_)
-    say("mfu is not shown: whenever the peak was to be measured other work had the cores, or there are more threads than cores");
+    say("mfu is not shown: its peak could not be measured, as other programs had the cores or there are more threads than cores");
 }
 
 std::optional<double> PeakFlops::share(std::int64_t step, double flops, const Say& say, double computed_share) {

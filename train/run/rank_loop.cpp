@@ -271,7 +271,7 @@ void RankLoop::one_step() {
   prefetch(loader_, updates() + summary_.skipped + 1);  // the next step's, while this one computes
   const std::int64_t update = updates() + 1;
   if (tracer_) tracer_->before_step(update);
-  const std::array<double, kNumWaitedFor> waited = waited_for(trainer_.context());
+  const std::array<double, kNumWaitedFor> waited = waited_for(trainer_.context(), trainer_.statistics_waited());
   const double before = monotonic_seconds();
   const StepResult result = trainer_.step(
       [this](std::int64_t first, std::int64_t count, const SampleSpans& spans) { loader_.load(first, count, spans); });
@@ -326,7 +326,7 @@ bool RankLoop::is_logged(std::int64_t update) const {
 
 void RankLoop::note_times(const std::array<double, kNumWaitedFor>& waited_before, double seconds) {
   StepTimes times = step_times(plan_.step_program(rank()), trainer_.instruction_times(), trainer_.batch_seconds(), seconds);
-  const std::array<double, kNumWaitedFor> waited = waited_for(trainer_.context());
+  const std::array<double, kNumWaitedFor> waited = waited_for(trainer_.context(), trainer_.statistics_waited());
   for (std::size_t i = 0; i < waited.size(); ++i) times.waited_for[i] = waited[i] - waited_before[i];
   times.causes = trainer_.causes();
   since_log_ += times;

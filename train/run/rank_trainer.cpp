@@ -132,6 +132,15 @@ std::span<const double> RankTrainer::read_losses() {
 
 // ---- the step -------------------------------------------------------------------------------------------------------------------------
 
+std::vector<std::string> RankTrainer::notes() const {
+  std::vector<std::string> notes(model_.notes().begin(), model_.notes().end());
+  const std::int64_t next = updates_ + 1;
+  if (next <= plan_.config.run.steps && lr_schedule_.at(next) == 0)  // no schedule rises after its warm-up
+    notes.emplace_back("the learning rate of every step that is left is 0, at which lr_schedule ends: nothing is learned; set "
+                       "lr_schedule.type=constant, or a larger lr_schedule.decay_steps");
+  return notes;
+}
+
 void RankTrainer::bind_handlers() {
   Executor& executor = model_.executor();
   executor.bind(InstructionKind::kGradNorm, [this, &executor](const Instruction&) {
@@ -140,7 +149,7 @@ void RankTrainer::bind_handlers() {
     const InstructionTimes reduced = executor.so_far();
     decide_update();
     causes_.reduced = reduced.end - reduced.start, causes_.reduced_cpu = reduced.cpu, causes_.reduced_waited = reduced.waited;
-    causes_.statistics_waited = executor.so_far().waited - reduced.waited;
+    statistics_waited_ += executor.so_far().waited - reduced.waited;
   });
   executor.bind(InstructionKind::kOptimizerStep, [this](const Instruction& i) {
     if (!result_.applied) return;

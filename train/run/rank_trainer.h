@@ -117,8 +117,8 @@ class RankTrainer {
   const RunPlan& plan() const { return plan_; }
   const ArenaPlan& arena_plan() const { return model_.arena_plan(); }
   const Arena& arena() const { return model_.arena(); }
-  // One line each of what the user ought to know of the memory.
-  std::span<const std::string> notes() const { return model_.notes(); }
+  // One line each of what the user ought to know of the memory, and of steps that learn nothing.
+  std::vector<std::string> notes() const;
   // Times of every instruction of the last step.
   std::span<const InstructionTimes> instruction_times() const { return step_times_; }
   // Seconds that the last step spent on its batch before the first instruction.
@@ -127,6 +127,7 @@ class RankTrainer {
   BatchBuffers::Seen seen() const { return batch_buffers_.seen(); }
   // Times of its instructions by cause.
   const StepCauses& causes() const { return causes_; }
+  double statistics_waited() const { return statistics_waited_; }  // seconds of all steps, for the other ranks' sums
 
  private:
   void bind_handlers();
@@ -147,6 +148,7 @@ class RankTrainer {
   std::vector<InstructionTimes> step_times_, eval_times_;  // of the last step, the last evaluation
   double batch_seconds_ = 0;
   StepCauses causes_;
+  double statistics_waited_ = 0;
   double held_before_ = 0;  // by the compute stream, before the step
   LrSchedule lr_schedule_;
   LossScaler loss_scaler_;  // of every rank, fed with what all agreed on: the same everywhere

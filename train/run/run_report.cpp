@@ -128,15 +128,12 @@ std::vector<std::string> time_lines(const StepTimes& times) {
   for (std::size_t i = 0; i < kNumStepParts; ++i) {
     if (times.wall[i] > 0) parts += fmt::format("{} {:.1f}, ", to_string(static_cast<StepPart>(i)), 1e3 * times.wall[i]);
   }
-  // The norm's sums wait for whoever computed longest, not for tensor-parallel traffic.
-  std::array<double, kNumWaitedFor> waited_for = times.waited_for;
-  double& tensor = waited_for[static_cast<std::size_t>(WaitedFor::kTensor)];
-  tensor = std::max(0.0, tensor - times.causes.statistics_waited);
   for (std::size_t i = 0; i < kNumWaitedFor; ++i) {
-    if (waited_for[i] > 0) waits += fmt::format(" {} {:.1f},", to_string(static_cast<WaitedFor>(i)), 1e3 * waited_for[i]);
+    const auto what = static_cast<WaitedFor>(i);
+    if (times.waited_for[i] > 0)
+      waits += fmt::format(" {} {:.1f},", what == WaitedFor::kNorm ? "the slowest rank at the gradient norm" : to_string(what),
+                           1e3 * times.waited_for[i]);
   }
-  if (times.causes.statistics_waited > 0)
-    waits += fmt::format(" the slowest rank at the gradient norm {:.1f},", 1e3 * times.causes.statistics_waited);
   if (!waits.empty()) waits.pop_back();
   std::vector<std::string> lines{fmt::format("step of {:.1f} ms, mean over ranks: {}rest {:.1f}", 1e3 * times.step, parts, 1e3 * times.rest())};
   if (!waits.empty()) {

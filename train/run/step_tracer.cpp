@@ -11,6 +11,7 @@
 
 #include "core/at.h"
 #include "core/clock.h"
+#include "core/file_io.h"
 #include "core/fnv1a.h"
 #include "train/run/between_steps.h"
 
@@ -96,7 +97,8 @@ StepTracer::StepTracer(RankTrainer& trainer, RunSink& sink, std::int64_t first, 
 StepTracer::~StepTracer() { trainer_.context().device().log_operations(nullptr); }
 
 std::string StepTracer::path() const {
-  return fmt::format("{}/trace/steps_{}-{}.json", trainer_.plan().config.run.dir, first_, last_);
+  return fmt::format("{}/trace/steps_{}-{}{}.json", trainer_.plan().config.run.dir, first_, last_,
+                     number_ == 1 ? "" : fmt::format(".{}", number_));
 }
 
 // Steps are alike in their operations, but each waits at moments of its own: twice what the busiest one so far had, and some. The
@@ -163,6 +165,7 @@ void StepTracer::open(std::int64_t update) {
   ParallelContext& context = trainer_.context();
   std::vector<ClockOffset> clocks = estimate_clock_offsets(context.world(), context.device(), clock_identity(), monotonic_seconds);
   if (context.rank() != 0) return;
+  while (file_exists(path())) ++number_;
   const RunPlan& plan = trainer_.plan();
   // Other ranks begin their step a little earlier or later: a millisecond before now is the trace's zero, and a negative time is
   // legal.

@@ -48,7 +48,8 @@ class StepTracer {
   // After the last step of the run, wherever that was; collective. On rank 0: the file's path, or nothing when there is none.
   std::optional<std::string> finish();
   bool has_begun() const { return opened_; }  // a step was traced
-  // <run.dir>/trace/steps_50-52.json: the first step that this start traces, and the last one asked for.
+  // <run.dir>/trace/steps_50-52.json: the first step that this start traces, and the last one asked for; steps_50-52.2.json
+  // where an earlier start traced the same ones.
   std::string path() const;
 
  private:
@@ -65,7 +66,7 @@ class StepTracer {
   std::size_t count_before_ = 0, most_per_step_ = 0;
   std::vector<TraceSlice> slices_;
   std::array<const Stream*, kNumTraceLanes> streams_{};  // by lane; null: no stream's
-  int attempts_ = 0, buffered_ = 0;
+  int attempts_ = 0, buffered_ = 0, number_ = 1;
   bool opened_ = false;
 };
 
