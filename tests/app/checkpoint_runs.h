@@ -8,11 +8,6 @@
 
 namespace trident {
 
-inline std::vector<std::string> plus(std::vector<std::string> a, const std::vector<std::string>& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
-
 inline const std::vector<std::string> kComparedKeys{"step", "loss", "grad_norm", "lr", "loss_scale", "tokens"};
 
 // Returns what must be the same, one line per record.

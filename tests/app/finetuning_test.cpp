@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -18,6 +17,7 @@
 #include "core/utf8.h"
 #include "tests/app/checkpoint_runs.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/support/log_text.h"
 
 namespace trident {
 namespace {
@@ -102,10 +102,7 @@ class FineTuning : public ::testing::Test {
                    "data": )" +
             data + R"(, "log": {"every": 1})" + more + "}");
     said({"train", "--config", place_ / (run + ".json")});
-    std::vector<JsonValue> records;
-    std::istringstream lines(read_file(place_ / (run + "/metrics.jsonl")));
-    for (std::string line; std::getline(lines, line);) records.push_back(parse_json(line, run));
-    return records;
+    return json_lines(read_file(place_ / (run + "/metrics.jsonl")));
   }
   std::vector<JsonValue> tune(const std::string& run, const std::string& more) const {
     return train(run, R"("epochs": 2)", R"("init_from": ")" + (place_ / "base") + "\"",

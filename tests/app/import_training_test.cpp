@@ -24,11 +24,7 @@ std::vector<ImportedRun> imported_runs() {
                                       "precision.compute=fp32"},
       llama{"model.hidden_size=32", "model.intermediate_size=64", "model.num_hidden_layers=1", "model.num_attention_heads=4"},
       text{"data.samples=stream"};
-  const auto with = [](std::vector<std::string> settings, const std::vector<std::string>& more) {
-    settings.insert(settings.end(), more.begin(), more.end());
-    return settings;
-  };
-  const std::vector<std::string> debug = with(llama, {"model.vocab_size=50257", "lr_schedule.type=constant",
+  const std::vector<std::string> debug = plus(llama, {"model.vocab_size=50257", "lr_schedule.type=constant",
                                                       "lr_schedule.wsd_decay_steps=null", "model.num_key_value_heads=4"});
   return {
       {.file = "accelerate_fsdp2_hybrid.yaml", .not_built = {"parallel.shard_group = 4"}},
@@ -43,16 +39,16 @@ std::vector<ImportedRun> imported_runs() {
       {"deepspeed_zero2.json", 8, 0, 1, 1, "zero2"},
       {.file = "deepspeed_zero3_offload.json", .not_built = {"offload.optimizer = \"host\"", "offload.parameters = \"host\""}},
       {"llama_factory_sft.yaml", 32, 0, 1, 1, "ddp", text},
-      {"megatron_175b.sh", 1536, 1, 2, 2, "ddp", with(gpt2, {"parallel.pipeline=2", "parallel.tensor=2", "batch.micro=512"})},
+      {"megatron_175b.sh", 1536, 1, 2, 2, "ddp", plus(gpt2, {"parallel.pipeline=2", "parallel.tensor=2", "batch.micro=512"})},
       {"megatron_345m.sh", 64, 8, 1, 1, "ddp", gpt2},
       {"megatron_arguments.sh", 512, 2, 1, 2, "zero1",
-       with(llama, {"model.vocab_size=50257", "model.head_dim=8", "model.num_key_value_heads=4", "parallel.data=2",
+       plus(llama, {"model.vocab_size=50257", "model.head_dim=8", "model.num_key_value_heads=4", "parallel.data=2",
                     "batch.micro=256"})},
       {.file = "megatron_llama3_8b.sh", .not_built = {"precision.fp8 = true"}},
       {"olmo_1b.yaml", 2048, 0, 1, 1, "zero3", llama},
       {"open_r1_bf16.sh", 128, 8, 1, 1, "zero2", text},
       {"swift_fsdp2.json", 32, 0, 1, 1, "zero3"},
-      {"swift_megatron.sh", 16, 2, 1, 4, "zero1", with(text, {"checkpoint.content=all", "parallel.sequence_parallel=false"})},
+      {"swift_megatron.sh", 16, 2, 1, 4, "zero1", plus(text, {"checkpoint.content=all", "parallel.sequence_parallel=false"})},
       {"swift_sft.sh", 16, 2, 1, 1, "zero2", text},
       {"swift_zero0.json", 32, 0, 1, 1, "ddp"},
       {"swift_zero1.json", 32, 0, 1, 1, "zero1"},

@@ -15,9 +15,7 @@ namespace trident {
 namespace {
 
 ProgramOutcome plan(const std::vector<std::string>& arguments, const std::string& config = "demo_2dp_4pp_4tp.json") {
-  std::vector<std::string> words{"plan", "--config", TRIDENT_SOURCE_DIR "/configs/" + config};
-  words.insert(words.end(), arguments.begin(), arguments.end());
-  return run_program(words);
+  return run_program(plus({"plan", "--config", TRIDENT_SOURCE_DIR "/configs/" + config}, arguments));
 }
 
 double sum_of(const JsonValue& object) {

@@ -16,14 +16,10 @@ namespace {
 class PlanOnProcessors : public ::testing::Test {
  protected:
   ProgramOutcome plan(const std::vector<std::string>& more) {
-    std::vector<std::string> words{"plan", "--config", place_ / "config.json"};
-    words.insert(words.end(), more.begin(), more.end());
-    return run_program(words);
+    return run_program(plus({"plan", "--config", place_ / "config.json"}, more));
   }
   JsonValue priced(const std::vector<std::string>& more) {
-    std::vector<std::string> words{"--json"};
-    words.insert(words.end(), more.begin(), more.end());
-    const ProgramOutcome outcome = succeeded(plan(words));
+    const ProgramOutcome outcome = succeeded(plan(plus({"--json"}, more)));
     return *parse_json(outcome.out, "printed", {.max_bytes = 1 << 24}).find("cluster");
   }
   // The shipped profile, changed.

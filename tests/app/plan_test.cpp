@@ -143,8 +143,7 @@ TEST(PlanOfALargeJob, NeedsNoDataToGoByEpochs) {
   };
   const std::vector<std::string> epochs{"--set", "run.steps=null", "--set", "run.epochs=1.5"};
   for (const std::vector<std::string>& command : {std::vector<std::string>{"plan"}, {"plan", "cluster", "a10_pcie"}}) {
-    std::vector<std::string> words = command;
-    words.insert(words.end(), epochs.begin(), epochs.end());
+    const std::vector<std::string> words = plus(command, epochs);
     std::string text = plan(words);
     const std::string note = "how many steps the run has is not known: run.steps says it, or run.epochs of data that can be read\n";
     expect_parts(text, {note});

@@ -177,6 +177,7 @@ TEST(Prediction, AStoppedRunComparesWhatItMade) {
   write_profile(place, "profile.json", kEight, 1);
   for (const int signal : {SIGTERM, SIGINT}) {
     for (const std::string when : {"before a step", "in the first step", "later"}) {
+      if (signal == SIGINT && when != "later") continue;  // it says no more than the other one
       SCOPED_TRACE(fmt::format("signal {}, {}", signal, when));
       const std::string run = place / fmt::format("run {} {}", signal, when);
       std::vector<std::string> words{"train", "--config", place / "config.json"};

@@ -10,7 +10,6 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numbers>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -18,6 +17,7 @@
 #include "core/json_reader.h"
 #include "tests/app/checkpoint_runs.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/support/log_text.h"
 
 namespace trident {
 namespace {
@@ -80,10 +80,7 @@ class PreferenceRuns : public ::testing::Test {
     return records_of(run, "/metrics.jsonl");
   }
   std::vector<JsonValue> records_of(const std::string& run, const std::string& file) const {
-    std::vector<JsonValue> records;
-    std::istringstream lines(read_file(place_ / (run + file)));
-    for (std::string line; std::getline(lines, line);) records.push_back(parse_json(line, run));
-    return records;
+    return json_lines(read_file(place_ / (run + file)));
   }
   std::string setting(const std::string& key, const std::string& run) const { return key + "=" + (place_ / run); }
   std::string reference_file(const std::string& run) const { return place_ / (run + "/reference.f32"); }

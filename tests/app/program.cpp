@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "core/file_io.h"
+#include "tests/support/log_text.h"
 
 namespace trident {
 namespace {
@@ -40,9 +41,7 @@ const TemporaryFolder& token_files() {
 }  // namespace
 
 ProgramOutcome run_program(const std::vector<std::string>& arguments, const std::string& environment) {
-  std::vector<std::string> words{TRIDENT_BINARY};
-  words.insert(words.end(), arguments.begin(), arguments.end());
-  return run_command(words, environment);
+  return run_command(plus({TRIDENT_BINARY}, arguments), environment);
 }
 
 ProgramOutcome run_command(const std::vector<std::string>& words, const std::string& environment) {
@@ -90,10 +89,7 @@ std::vector<std::string> Workplace::files() const {
 }
 
 std::vector<JsonValue> Workplace::records(const std::string& file) const {
-  std::vector<JsonValue> lines;
-  std::istringstream text(read_file(fmt::format("{}/{}", folder_.path(), file)));
-  for (std::string line; std::getline(text, line);) lines.push_back(parse_json(line, file));
-  return lines;
+  return json_lines(read_file(folder_ / file));
 }
 
 void expect_one_line(const ProgramOutcome& outcome, int exit_code, const std::vector<std::string>& parts) {

@@ -13,10 +13,7 @@ namespace {
 
 const std::vector<std::string> kShort{"run.steps=1", "parallel.data=2"};
 
-std::vector<std::string> with(std::vector<std::string> more) {
-  more.insert(more.end(), kShort.begin(), kShort.end());
-  return more;
-}
+std::vector<std::string> with(const std::vector<std::string>& more) { return plus(more, kShort); }
 
 TEST(RunFolder, TheSameRunAgainKeepsWhatWasThere) {
   const Workplace place;

@@ -19,10 +19,7 @@ using testing::ReadEvent;
 const std::vector<std::string> kRun{"parallel=2DP x 2PP x 2TP", "run.steps=4", "log.every=2", "eval.every=2", "eval.steps=1",
                                     "debug.no_alloc=true"};
 
-std::vector<std::string> run_with(std::vector<std::string> more) {
-  more.insert(more.end(), kRun.begin(), kRun.end());
-  return more;
-}
+std::vector<std::string> run_with(const std::vector<std::string>& more) { return plus(more, kRun); }
 
 TEST(RunLogs, EventsSayWhatTheMetricsSay) {
   const Workplace place;

@@ -194,9 +194,8 @@ TEST(Study, RefusesWhatItCannotCompare) {
   refused({"--config", config, "--vary", "micro=1..4096,global=1..4096,seq=1..4096,gpus=1..4096", "--cluster", "h100_sxm_ndr"},
           {"more than 4096 points"});
   for (const std::vector<std::string>& where : {std::vector<std::string>{"--cluster", "cpu"}, {"--cluster", "cpu", "--run"}}) {
-    std::vector<std::string> words{"--config", config, "--vary", "micro=1", "--set", "device=cuda"};
-    words.insert(words.end(), where.begin(), where.end());
-    refused(words, {"device = cuda", "set device to", "--cluster"});
+    refused(plus({"--config", config, "--vary", "micro=1", "--set", "device=cuda"}, where),
+            {"device = cuda", "set device to", "--cluster"});
   }
   refused({"--config", config, "--vary", "gpus=64..8"}, {"64..8", "empty: it ends below its begin; write 8..64"});
   refused({"--config", config, "--vary", "micro=1..0"}, {"1..0", "empty: it ends below its begin; write 1..1"});
@@ -236,9 +235,7 @@ TEST(Study, AnArmSetsNothingThatVaries) {
 TEST(Study, WithoutAPointThatCanBeIsRefusedWithItsReasons) {
   const std::string config = kConfigs + "gpt3_175b_tp8_pp8.json";
   const auto refused = [&](const std::vector<std::string>& words, const std::vector<std::string>& parts) {
-    std::vector<std::string> all{"study", "--config", config, "--cluster", "h100_sxm_ndr"};
-    all.insert(all.end(), words.begin(), words.end());
-    expect_one_line(run_program(all), 64, parts);
+    expect_one_line(run_program(plus({"study", "--config", config, "--cluster", "h100_sxm_ndr"}, words)), 64, parts);
   };
   for (const std::string form : {"", "--json", "--csv"}) {
     std::vector<std::string> words{"--vary", "gpus=3|5"};

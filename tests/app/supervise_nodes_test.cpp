@@ -70,11 +70,9 @@ class SuperviseNodes : public ::testing::Test {
   // file of this test, D the run directory.
   std::vector<std::string> words(const std::string& hosts, const std::string& script, std::vector<std::string> flags) const {
     write_file(folder_ / "hosts", hosts);
-    std::vector<std::string> all{"supervise", "--nodes-from", folder_ / "hosts"};
-    all.insert(all.end(), flags.begin(), flags.end());
-    all.insert(all.end(), {"--", "sh", "-c", fmt::format("F='{}' D='{}'; {}", folder_ / "f", folder_ / "run", script), "train",
-                           "--config", folder_ / "c.json"});
-    return all;
+    return plus(plus({"supervise", "--nodes-from", folder_ / "hosts"}, flags),
+                {"--", "sh", "-c", fmt::format("F='{}' D='{}'; {}", folder_ / "f", folder_ / "run", script), "train", "--config",
+                 folder_ / "c.json"});
   }
   std::string noted() const { return file_exists(folder_ / "f") ? read_file(folder_ / "f") : ""; }
 

@@ -24,10 +24,8 @@ class Supervise : public ::testing::Test {
  protected:
   // supervise -- sh -c SCRIPT, in which F is a file of this test.
   std::vector<std::string> words(const std::string& script, const std::vector<std::string>& flags = {}) const {
-    std::vector<std::string> all{"supervise", "--checkpoints", folder_ / "ckpt"};
-    all.insert(all.end(), flags.begin(), flags.end());
-    all.insert(all.end(), {"--", "sh", "-c", fmt::format("F='{}'; {}", folder_ / "f", script)});
-    return all;
+    return plus(plus({"supervise", "--checkpoints", folder_ / "ckpt"}, flags),
+                {"--", "sh", "-c", fmt::format("F='{}'; {}", folder_ / "f", script)});
   }
   std::string noted() const { return file_exists(folder_ / "f") ? read_file(folder_ / "f") : ""; }
 

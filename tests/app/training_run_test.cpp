@@ -89,8 +89,7 @@ TEST_F(TrainingRun, TheDirectoryHoldsPlanAndAConfigurationThatRepeatsTheRun) {
 
 TEST_F(TrainingRun, Evaluations) {
   const auto evaluated = [&](const std::vector<std::string>& settings, const std::string& run) {
-    std::vector<std::string> all{"run.steps=3", "eval.every=2", "eval.steps=2"};
-    all.insert(all.end(), settings.begin(), settings.end());
+    const std::vector<std::string> all = plus({"run.steps=3", "eval.every=2", "eval.steps=2"}, settings);
     std::vector<double> losses;
     std::vector<int> steps;
     std::vector<std::string> expected_keys{"step", "valid_loss", "valid_perplexity", "valid_bits_per_byte"};
@@ -209,10 +208,7 @@ TEST_F(TrainingRun, CountedTargetsAreInTheirOwnKey) {
   write_dataset(place_ / "fours", documents, 50257);
   const std::vector<std::string> settings{"data.train=" + (place_ / "fours"), "data.eod_mask_loss=true", "run.steps=2",
                                           "data.valid=" + (place_ / "fours"), "eval.every=1"};
-  const auto with = [&](std::vector<std::string> more) {
-    more.insert(more.end(), settings.begin(), settings.end());
-    return more;
-  };
+  const auto with = [&](const std::vector<std::string>& more) { return plus(more, settings); };
   const std::vector<JsonValue> by_eod = train(with({"data.eod=7"}), "eod"),
                                by_index = train(with({"data.boundaries=index", kLayout}), "index");
   EXPECT_EQ(keys_of(by_eod.front()).at(11), "loss_tokens");
@@ -246,9 +242,8 @@ class PackedRun : public TrainingRun {
     write_masked_dataset(place_ / "chat", documents, counts, 50257);
     stats_ = pack_datasets({place_ / "chat"}, place_ / "packs", {.sequence = 32});
   }
-  std::vector<std::string> settings(std::vector<std::string> more) const {
-    more.insert(more.end(), {"data.train=" + (place_ / "packs"), "data.samples=packed", "run.steps=null"});
-    return more;
+  std::vector<std::string> settings(const std::vector<std::string>& more) const {
+    return plus(more, {"data.train=" + (place_ / "packs"), "data.samples=packed", "run.steps=null"});
   }
 
   PackStats stats_;
@@ -277,10 +272,10 @@ TEST_F(PackedRun, AnEpochTakesEveryTargetOnceAndTheStartSaysSo) {
 }
 
 TEST_F(PackedRun, GoesOnInTheMiddleOfTheSecondEpochAsIfItHadNeverStopped) {
-  const auto with = [&](std::vector<std::string> more) {
-    more.insert(more.end(), {"batch.global=6", "batch.micro=1", "run.epochs=2", "checkpoint.every=epoch", "checkpoint.keep_last=0",
-                             "data.valid=" + (place_ / "packs"), "eval.every=epoch", "eval.steps=1", "log.every=1"});
-    return settings(more);
+  const auto with = [&](const std::vector<std::string>& more) {
+    return settings(plus(more, {"batch.global=6", "batch.micro=1", "run.epochs=2", "checkpoint.every=epoch",
+                                "checkpoint.keep_last=0", "data.valid=" + (place_ / "packs"), "eval.every=epoch", "eval.steps=1",
+                                "log.every=1"}));
   };
   const std::int64_t steps = (2 * stats_.packs + 5) / 6, first = (stats_.packs + 5) / 6;
   ASSERT_NE(stats_.packs % 6, 0) << "the last batch of an epoch is to reach into the next";
@@ -307,10 +302,9 @@ TEST_F(PackedRun, GoesOnInTheMiddleOfTheSecondEpochAsIfItHadNeverStopped) {
 }
 
 TEST_F(PackedRun, AnEpochEndsWithItsLastSampleWhateverTheBatchWasBefore) {
-  const auto with = [&](std::vector<std::string> more) {
-    more.insert(more.end(), {"data.train=" + (place_ / "packs"), "data.samples=packed", "data.valid=" + (place_ / "packs"),
-                             "batch.micro=1", "eval.every=epoch", "eval.steps=1", "log.every=1", "checkpoint.every=end"});
-    return more;
+  const auto with = [&](const std::vector<std::string>& more) {
+    return plus(more, {"data.train=" + (place_ / "packs"), "data.samples=packed", "data.valid=" + (place_ / "packs"),
+                       "batch.micro=1", "eval.every=epoch", "eval.steps=1", "log.every=1", "checkpoint.every=end"});
   };
   const std::int64_t steps = 3 + stats_.packs / 2;
   ASSERT_GT(stats_.packs, 14);
@@ -383,10 +377,7 @@ TEST_F(TrainingRun, AMaskSaysWhichTargetsCount) {
   const std::string chat = place_ / "chat";
   write_masked_dataset(chat, documents, counts, 50257);
   const std::vector<std::string> settings{"data.train=" + chat, "data.valid=" + chat, "eval.every=1"};
-  const auto with_chat = [&](std::vector<std::string> more) {
-    more.insert(more.end(), settings.begin(), settings.end());
-    return more;
-  };
+  const auto with_chat = [&](const std::vector<std::string>& more) { return plus(more, settings); };
   const std::vector<JsonValue> alone = train(with_chat({"checkpoint.every=end"}), "alone");
   EXPECT_EQ(number(alone.front(), "loss_tokens"), 8 * 32 / 2);
   EXPECT_EQ(number(alone.back(), "tokens"), 2 * 8 * 32);

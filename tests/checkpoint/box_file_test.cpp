@@ -174,6 +174,9 @@ TEST(FileTable, EveryFlippedBitAndEveryTruncationIsFound) {
   const FileTable table = table_of({{"a", DType::kF32, {{0}, {3}}}, {"b", DType::kF32, {{0, 2}, {2, 2}}}});
   const std::string text = to_text(table);
   const Hash128 expected = hash128(text);
+  // Behind the JSON there are 3,000 spaces, any of which is as good as the others.
+  const std::size_t end = text.find_last_not_of(' ');
+  const auto is_read = [end](std::size_t byte) { return byte <= end + 1 || byte % 64 == 0; };
   std::string flipped = text;
   std::int64_t refused_by_itself = 0, bits = 0;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -182,7 +185,7 @@ TEST(FileTable, EveryFlippedBitAndEveryTruncationIsFound) {
       EXPECT_NE(hash128(flipped), expected) << i;
       ++bits;
       // Nothing but a DataError may come out of reading it all the same.
-      refused_by_itself += error_of<DataError>([&] { parse(flipped, table); }) != "no error";
+      if (is_read(i)) refused_by_itself += error_of<DataError>([&] { parse(flipped, table); }) != "no error";
     }
     flipped[i] = text[i];
   }
@@ -190,7 +193,7 @@ TEST(FileTable, EveryFlippedBitAndEveryTruncationIsFound) {
   EXPECT_GT(refused_by_itself, 0);
   for (std::size_t size = 0; size < text.size(); ++size) {
     EXPECT_NE(hash128(text.substr(0, size)), expected);
-    EXPECT_NE(error_of<DataError>([&] { parse(text.substr(0, size), table); }), "no error") << size;
+    EXPECT_TRUE(!is_read(size) || error_of<DataError>([&] { parse(text.substr(0, size), table); }) != "no error") << size;
   }
 }
 

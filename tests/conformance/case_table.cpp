@@ -15,15 +15,31 @@ constexpr Draw kSmallIntegers{Draw::Kind::kIntegers, -3, 3};
 constexpr Transpose kN = Transpose::kNo, kT = Transpose::kYes;
 constexpr Accumulate kSet = Accumulate::kNo, kAdd = Accumulate::kYes;
 
+struct Extents {
+  Index m, n, k;
+};
+struct RowSize {
+  Index R, H;
+  bool every_way = true;
+};
+
+// Five rows of lengths around every vector width, none and one of some, and one longer than what a kernel works on at once.
+std::vector<RowSize> row_sizes(Index shortest) {
+  std::vector<RowSize> sizes{{1, 8200, false}};
+  for (const Index H : {1, 3, 4, 7, 8, 15, 16, 17, 31, 33, 64, 100, 129, 264, 1030}) {
+    if (H < shortest) continue;
+    sizes.push_back({5, H});
+    if (H == 8 || H == 33 || H == 264) sizes.insert(sizes.end(), {{0, H}, {1, H}});
+  }
+  return sizes;
+}
+
 OpCase large(OpCase c) {
   c.variant = "large_" + c.variant;
   return c;
 }
 
 void add_products(Cases& cases, DType in) {
-  struct Extents {
-    Index m, n, k;
-  };
   std::vector<DType> outs = {DType::kF32};
   if (in != DType::kF32) outs.push_back(in);
   for (const DType out : outs) {
@@ -46,9 +62,6 @@ void add_products(Cases& cases, DType in) {
 void add_fused_products(Cases& cases, DType t) {
   const auto forward = [t](Index m, Index n, Index k) { return MatmulShape{m, n, k, kN, kT, t, t, kSet}; };    // y = x W^T
   const auto backward = [t](Index m, Index n, Index k) { return MatmulShape{m, n, k, kN, kN, t, t, kSet}; };   // d_x = d_y W
-  struct Extents {
-    Index m, n, k;
-  };
   for (const Extents e : {Extents{1, 8, 1}, {5, 7, 9}, {33, 64, 40}, {24, 130, 17}, {0, 8, 3}, {4, 8, 0}, {4, 0, 3}}) {
     cases.push_back(matmul_bias(forward(e.m, e.n, e.k), normal()));
     cases.push_back(matmul_summands(forward(e.m, e.n, e.k), true, 0, kSmallIntegers));
@@ -166,7 +179,8 @@ void add_attention_of_intervals(Cases& cases, DType t) {
 }
 
 void add_heads(Cases& cases, DType t) {
-  for (const HeadShape h : {HeadShape{2, 3, 5, 8}, {1, 2, 7, 5}, {3, 1, 1, 1}, {2, 3, 0, 8}, {0, 3, 4, 8}, {2, 4, 33, 64}}) {
+  for (const HeadShape h :
+       {HeadShape{2, 3, 5, 8}, {1, 2, 7, 5}, {3, 1, 1, 1}, {2, 3, 0, 8}, {0, 3, 4, 8}, {2, 4, 33, 64}, {1, 1, 2, 2200}}) {
     const Index width = h.n * h.D;
     for (const Index first : {Index{0}, width, std::min<Index>(3, 2 * width)}) {  // q, k of [q | k | v], and somewhere
       cases.push_back(split_heads(t, h, 3 * width, first));
@@ -191,24 +205,28 @@ void add_heads(Cases& cases, DType t) {
 }
 
 void add_norms(Cases& cases, DType t) {
-  for (const Index H : {3, 8, 33, 264, 1030})
-    for (const Index R : {0, 1, 5}) {
-      cases.push_back(rms_norm_forward(t, R, H));
-      for (const bool bias : {false, true}) {
-        cases.push_back(residual_rms_norm(t, R, H, bias));
-        cases.push_back(residual_layer_norm(t, R, H, bias));
-      }
-      cases.push_back(rms_norm_squares(t, R, H));
-      cases.push_back(rms_norm_apply(t, R, H));
-      cases.push_back(rms_norm_dots(t, R, H));
-      cases.push_back(layer_norm_forward(t, R, H));
-      for (const Gradient d_x : {Gradient::kOverwrite, Gradient::kAdd, Gradient::kInPlace})
-        for (const Accumulate weight : {kSet, kAdd}) {
-          cases.push_back(rms_norm_backward(t, R, H, d_x, weight));
-          cases.push_back(rms_norm_apply_backward(t, R, H, d_x, weight));
-          cases.push_back(layer_norm_backward(t, R, H, d_x, weight));
-        }
+  std::vector<RowSize> sizes = row_sizes(3);  // the norm of one element is a difference of equals
+  // Rows in every number that kernels treat in ways of their own, and many rows, whose sums are taken in parts.
+  sizes.insert(sizes.end(), {{3, 520, false}, {3, 2056, false}, {2, 4104, false}, {70, 64, false}, {70, 65, false},
+                             {20, 521, false}});
+  for (const auto& [R, H, every_way] : sizes) {
+    cases.push_back(rms_norm_forward(t, R, H));
+    for (const bool bias : {false, true}) {
+      cases.push_back(residual_rms_norm(t, R, H, bias));
+      cases.push_back(residual_layer_norm(t, R, H, bias));
     }
+    cases.push_back(rms_norm_squares(t, R, H));
+    cases.push_back(rms_norm_apply(t, R, H));
+    cases.push_back(rms_norm_dots(t, R, H));
+    cases.push_back(layer_norm_forward(t, R, H));
+    for (const Gradient d_x : {Gradient::kOverwrite, Gradient::kAdd, Gradient::kInPlace})
+      for (const Accumulate weight : {kSet, kAdd}) {
+        if (!every_way && d_x != Gradient::kAdd) continue;
+        cases.push_back(rms_norm_backward(t, R, H, d_x, weight));
+        cases.push_back(rms_norm_apply_backward(t, R, H, d_x, weight));
+        cases.push_back(layer_norm_backward(t, R, H, d_x, weight));
+      }
+  }
   cases.push_back(rms_norm_forward(t, 2, 1));
   cases.push_back(shifted(rms_norm_forward(t, 5, 40)));
   cases.push_back(shifted(layer_norm_forward(t, 5, 40)));
@@ -285,22 +303,21 @@ void add_odd_elementwise(Cases& cases, DType t) {
 }
 
 void add_elementwise(Cases& cases, DType t) {
-  for (const Index C : {1, 7, 8, 33, 264, 1030})
-    for (const Index R : {0, 1, 5}) {
-      cases.push_back(swiglu_forward(t, R, C));
-      cases.push_back(swiglu_backward(t, R, C));
-      cases.push_back(gelu_forward(t, R, C));
-      cases.push_back(bias_gelu(t, R, C));
-      cases.push_back(gelu_backward(t, R, C));
-      cases.push_back(add_bias(t, R, C));
-      cases.push_back(add_bias_residual(t, R, C));
-      for (const Accumulate sum : {kSet, kAdd}) {
-        cases.push_back(sum_rows(t, R, C, sum, kSmallIntegers));
-        cases.push_back(scale_columns(t, R, C, sum));
-      }
-      cases.push_back(sum_products(t, R, C));
+  for (const auto& [R, C, every_way] : row_sizes(1)) {
+    cases.push_back(swiglu_forward(t, R, C));
+    cases.push_back(swiglu_backward(t, R, C));
+    cases.push_back(gelu_forward(t, R, C));
+    cases.push_back(bias_gelu(t, R, C));
+    cases.push_back(gelu_backward(t, R, C));
+    cases.push_back(add_bias(t, R, C));
+    cases.push_back(add_bias_residual(t, R, C));
+    for (const Accumulate sum : {kSet, kAdd}) {
+      cases.push_back(sum_rows(t, R, C, sum, kSmallIntegers));
+      cases.push_back(scale_columns(t, R, C, sum));
     }
-  for (const Index n : {0, 1, 7, 64, 65, 1030}) {
+    cases.push_back(sum_products(t, R, C));
+  }
+  for (const Index n : {0, 1, 3, 4, 7, 8, 15, 16, 17, 31, 33, 64, 65, 100, 129, 1030}) {
     for (const Alias alias : {Alias::kNone, Alias::kFirst, Alias::kSecond}) cases.push_back(add(t, n, alias));
     for (const DType to : converted_to(t)) cases.push_back(convert(t, to, n));
     cases.push_back(fill_zero(t, n));
@@ -322,7 +339,7 @@ void add_elementwise(Cases& cases, DType t) {
   cases.push_back(bias_gelu(t, 5, 40, wide));
   cases.push_back(gelu_backward(t, 5, 40, wide));
   for (const Alias alias : {Alias::kNone, Alias::kFirst}) {
-    for (const Index H : {1, 8, 33}) cases.push_back(dropout(t, 5, 3, H, 0.1f, alias));
+    for (const Index H : {1, 2, 3, 8, 33, 67, 258}) cases.push_back(dropout(t, 5, 3, H, 0.1f, alias));
     cases.push_back(dropout(t, 4, 2, 64, 0.0f, alias));
     cases.push_back(dropout(t, 4, 2, 16, 0.3f, alias, 64, 16));
     cases.push_back(dropout(t, 4, 2, 24, 0.3f, alias, 50, 7));
@@ -332,7 +349,7 @@ void add_elementwise(Cases& cases, DType t) {
 }
 
 void add_sums(Cases& cases) {
-  for (const Index n : {0, 1, 63, 64, 65, 1030}) {
+  for (const Index n : {0, 1, 3, 7, 15, 17, 31, 63, 64, 65, 129, 1030}) {
     cases.push_back(accumulate(n));
     cases.push_back(sum_squares(n, normal()));
     cases.push_back(sum_squares(n, special()));
@@ -351,11 +368,11 @@ void add_sums(Cases& cases) {
 }
 
 void add_embedding_and_loss(Cases& cases, DType t) {
-  for (const Index H : {1, 8, 33, 136})
-    for (const Index R : {0, 1, 9}) {
-      cases.push_back(embedding_forward(t, R, H, 6, 4));
-      cases.push_back(embedding_backward(t, R, H, 6, 4, kSmallIntegers));
-    }
+  for (const auto& [R, H, every_way] : row_sizes(1)) {
+    cases.push_back(embedding_forward(t, R, H, 6, 4));
+    cases.push_back(embedding_backward(t, R, H, 6, 4, kSmallIntegers));
+  }
+  cases.push_back(embedding_backward(t, 1700, 8, 2, 1, kSmallIntegers));  // hundreds of rows of each token
   cases.push_back(shifted(embedding_forward(t, 9, 24, 6, 4)));
   cases.push_back(shifted(embedding_backward(t, 9, 24, 6, 4, kSmallIntegers)));
   cases.push_back(large(embedding_forward(t, 600, 130, 50, 0)));
@@ -370,13 +387,12 @@ void add_embedding_and_loss(Cases& cases, DType t) {
     for (const VocabularyPart part : {VocabularyPart{33, 0, 33}, {33, 40, 133}, {33, 40, 57}, {33, 40, 30}})
       if (t == DType::kF32) cases.push_back(cross_entropy_rescale(R, part));
   if (t == DType::kF32) cases.push_back(large(cross_entropy_rescale(5000, {33, 40, 57})));
-  for (const Index V : {1, 8, 33, 264, 1030})
-    for (const Index R : {0, 1, 7}) {
-      losses(R, {V, 0, V}, normal(0, 3), plain);                  // the whole vocabulary
-      losses(R, {V, 40, V + 100}, normal(0, 3), plain);           // in the middle of it
-      losses(R, {V, 40, 40 + (V + 1) / 2}, normal(0, 3), plain);  // its end, then padding
-      losses(R, {V, 40, 30}, normal(0, 3), plain);                // nothing but padding
-    }
+  for (const auto& [R, V, every_way] : row_sizes(1)) {
+    losses(R, {V, 0, V}, normal(0, 3), plain);                  // the whole vocabulary
+    losses(R, {V, 40, V + 100}, normal(0, 3), plain);           // in the middle of it
+    losses(R, {V, 40, 40 + (V + 1) / 2}, normal(0, 3), plain);  // its end, then padding
+    losses(R, {V, 40, 30}, normal(0, 3), plain);                // nothing but padding
+  }
   for (const VocabularyPart part : {VocabularyPart{33, 0, 33}, {264, 40, 40 + 132}, {33, 40, 30}}) {
     cases.push_back(cross_entropy_stats(t, 7, part, normal(0, 3), 2.5f));
     cases.push_back(cross_entropy_backward(t, 7, part, normal(0, 3), 2.5f));

@@ -240,7 +240,6 @@ TEST_P(CpuOps, AgreesWithTheReference) {
   expect_passed(run_cases(device, GetParam(), kSeed));
 }
 
-// Small cases suffice: tests/device/row_kernels tries every width.
 TEST_P(CpuOps, AgreesOnLowerInstructionSets) {
   for (const IsaLevel level : {IsaLevel::kBaseline, IsaLevel::kAvx2}) {
     if (level >= detect_cpu_features().level) continue;

@@ -99,29 +99,6 @@ struct Table {
                           s.in(t, x, rows * width), s.in(t, weight, width), s.in(rstd, rows), rows, width, accumulate_x,
                           accumulate_weight, {s.scratch(scratch_floats(width)), scratch_floats(width)});
   }
-  static void rms_norm_squares(RowType t, float* squares, const void* x, I rows, I width) {
-    StagedOperands s(placement);
-    ck::rms_norm_squares(s.stream(), t, s.out(squares, rows), s.in(t, x, rows * width), rows, width);
-  }
-  static void rms_norm_apply(RowType t, void* y, float* rstd, const void* x, const void* weight, const float* squares, I rows,
-                             I width, I total, float eps) {
-    StagedOperands s(placement);
-    ck::rms_norm_apply(s.stream(), t, s.out(t, y, rows * width), s.out(rstd, rows), s.in(t, x, rows * width),
-                       s.in(t, weight, width), s.in(squares, rows), rows, width, total, eps);
-  }
-  static void rms_norm_dots(RowType t, float* dots, const void* d_y, const void* x, const void* weight, I rows, I width) {
-    StagedOperands s(placement);
-    ck::rms_norm_dots(s.stream(), t, s.out(dots, rows), s.in(t, d_y, rows * width), s.in(t, x, rows * width),
-                      s.in(t, weight, width), rows, width);
-  }
-  static void rms_norm_apply_backward(RowType t, void* d_x, float* d_weight, const void* d_y, const void* x, const void* weight,
-                                      const float* rstd, const float* dots, I rows, I width, I total, Accumulate accumulate_x,
-                                      Accumulate accumulate_weight) {
-    StagedOperands s(placement);
-    ck::rms_norm_apply_backward(s.stream(), t, s.out(t, d_x, rows * width), s.out(d_weight, width), s.in(t, d_y, rows * width),
-                                s.in(t, x, rows * width), s.in(t, weight, width), s.in(rstd, rows), s.in(dots, rows), rows, width,
-                                total, accumulate_x, accumulate_weight, {s.scratch(scratch_floats(width)), scratch_floats(width)});
-  }
   static void layer_norm_forward(RowType t, void* y, float* mean, float* rstd, const void* x, const void* weight, const void* bias,
                                  I rows, I width, float eps) {
     StagedOperands s(placement);
@@ -142,24 +119,6 @@ struct Table {
                             s.out(t, x, rows * width), summed_bias == nullptr ? nullptr : s.in(t, summed_bias, width),
                             s.in(t, residual, rows * width), s.in(t, weight, width), s.in(t, bias, width), rows, width, eps);
   }
-  static void layer_norm_backward(RowType t, void* d_x, float* d_weight, float* d_bias, const void* d_y, const void* x,
-                                  const void* weight, const float* mean, const float* rstd, I rows, I width,
-                                  Accumulate accumulate_x, Accumulate accumulate_weight) {
-    StagedOperands s(placement);
-    ck::layer_norm_backward(s.stream(), t, s.out(t, d_x, rows * width), s.out(d_weight, width), s.out(d_bias, width),
-                            s.in(t, d_y, rows * width), s.in(t, x, rows * width), s.in(t, weight, width), s.in(mean, rows),
-                            s.in(rstd, rows), rows, width, accumulate_x, accumulate_weight,
-                            {s.scratch(scratch_floats(width)), scratch_floats(width)});
-  }
-  static void swiglu_forward(RowType t, void* out, const void* gate_up, I rows, I width) {
-    StagedOperands s(placement);
-    ck::swiglu_forward(s.stream(), t, s.out(t, out, rows * width), s.in(t, gate_up, rows * 2 * width), rows, width);
-  }
-  static void swiglu_backward(RowType t, void* d_gate_up, void* d_out, const void* gate_up, I rows, I width) {
-    StagedOperands s(placement);
-    ck::swiglu_backward(s.stream(), t, s.out(t, d_gate_up, rows * 2 * width), s.out(t, d_out, rows * width),
-                        s.in(t, gate_up, rows * 2 * width), rows, width);
-  }
   static void gelu_forward(RowType t, void* out, const void* x, I count) {
     StagedOperands s(placement);
     ck::gelu_forward(s.stream(), t, s.out(t, out, count), s.in(t, x, count), count);
@@ -167,24 +126,6 @@ struct Table {
   static void bias_gelu(RowType t, void* out, void* x, const void* bias, I rows, I width) {
     StagedOperands s(placement);
     ck::bias_gelu(s.stream(), t, s.out(t, out, rows * width), s.out(t, x, rows * width), s.in(t, bias, width), rows, width);
-  }
-  static void gelu_backward(RowType t, void* d_x, void* d_out, const void* x, I count) {
-    StagedOperands s(placement);
-    ck::gelu_backward(s.stream(), t, s.out(t, d_x, count), s.out(t, d_out, count), s.in(t, x, count), count);
-  }
-  static void clip_forward(RowType t, void* out, const void* x, I count, float limit) {
-    StagedOperands s(placement);
-    ck::clip_forward(s.stream(), t, s.out(t, out, count), s.in(t, x, count), count, limit);
-  }
-  static void clip_backward(RowType t, void* d_x, const void* d_out, const void* x, I count, float limit) {
-    StagedOperands s(placement);
-    ck::clip_backward(s.stream(), t, s.out(t, d_x, count), s.in(t, d_out, count), s.in(t, x, count), count, limit);
-  }
-  static void embedding_forward(RowType t, void* out, const std::int32_t* tokens, const void* table, I rows, I width, I first_row,
-                                I table_rows) {
-    StagedOperands s(placement);
-    ck::embedding_forward(s.stream(), t, s.out(t, out, rows * width), s.in(tokens, rows), s.in(t, table, table_rows * width), rows,
-                          width, first_row, table_rows);
   }
   static void embedding_backward(RowType t, float* d_table, const void* d_out, const std::int32_t* tokens, I rows, I width,
                                  I first_row, I table_rows) {
@@ -238,18 +179,6 @@ struct Table {
     StagedOperands s(placement);
     ck::add_bias_residual(s.stream(), t, s.out(t, x, rows * width), s.in(t, bias, width), s.in(t, residual, rows * width), rows,
                           width);
-  }
-  static void sum_rows(RowType t, float* out, const void* x, const void* times, I rows, I width, Accumulate accumulate) {
-    StagedOperands s(placement);
-    ck::sum_rows(s.stream(), t, s.out(out, width), s.in(t, x, rows * width),
-                 times == nullptr ? nullptr : s.in(t, times, rows * width), rows, width, accumulate,
-                 {s.scratch(scratch_floats(width)), scratch_floats(width)});
-  }
-  static void scale_columns(RowType t, void* out, const void* x, const float* factor, float shift, I rows, I width,
-                            Accumulate accumulate) {
-    StagedOperands s(placement);
-    ck::scale_columns(s.stream(), t, s.out(t, out, rows * width), s.in(t, x, rows * width), s.in(factor, width), shift, rows,
-                      width, accumulate);
   }
   static void add(RowType t, void* out, const void* a, const void* b, I count) {
     StagedOperands s(placement);
@@ -319,30 +248,17 @@ struct Table {
     k.rope = rope;
     k.rms_norm_forward = rms_norm_forward;
     k.rms_norm_backward = rms_norm_backward;
-    k.rms_norm_squares = rms_norm_squares;
-    k.rms_norm_apply = rms_norm_apply;
-    k.rms_norm_dots = rms_norm_dots;
-    k.rms_norm_apply_backward = rms_norm_apply_backward;
     k.layer_norm_forward = layer_norm_forward;
-    k.layer_norm_backward = layer_norm_backward;
     k.residual_rms_norm = residual_rms_norm;
     k.residual_layer_norm = residual_layer_norm;
-    k.swiglu_forward = swiglu_forward;
-    k.swiglu_backward = swiglu_backward;
     k.gelu_forward = gelu_forward;
     k.bias_gelu = bias_gelu;
-    k.gelu_backward = gelu_backward;
-    k.clip_forward = clip_forward;
-    k.clip_backward = clip_backward;
-    k.embedding_forward = embedding_forward;
     k.embedding_backward = embedding_backward;
     k.cross_entropy_stats = cross_entropy_stats;
     k.cross_entropy_backward = cross_entropy_backward;
     k.cross_entropy_gradient = cross_entropy_gradient;
     k.add_bias = add_bias;
     k.add_bias_residual = add_bias_residual;
-    k.sum_rows = sum_rows;
-    k.scale_columns = scale_columns;
     k.add = add;
     k.accumulate = accumulate;
     k.dropout = dropout;

@@ -1,5 +1,5 @@
-// The CUDA kernels in the shape of the host's table of row kernels, so that whatever tests that table tests them: every call takes
-// its operands to the (simulated) device, runs the kernel there and brings back what it wrote.
+// CUDA kernels whose bits are compared with the host's, in the shape of the host's table of row kernels: every call takes its
+// operands to the (simulated) device, runs the kernel there and brings back what it wrote.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ inline void PrintTo(Placement placement, std::ostream* out) {
   *out << (placement == Placement::kAligned ? "aligned" : "misaligned");
 }
 
-// The kernels; `level` means nothing. A kernel that writes outside its outputs, or to its inputs, fails the running test. fill_zero
-// and conversions between equal types are no kernels on the device: those entries are null, or plain copies.
+// The kernels; `level` means nothing. A kernel that writes outside its outputs, or to its inputs, fails the running test. Entries
+// of kernels that only the conformance suite runs are null, and conversions between equal types are plain copies.
 const RowKernels& cuda_kernel_table(Placement placement);
 
 // The host computes cross_entropy_loss beside the table.

@@ -5,6 +5,7 @@
 
 #include "tests/cuda/kernel_table.h"
 #include "tests/cuda/simulated_scope.h"
+#include "tests/device/row_kernels/fused_passes.h"
 #include "tests/device/row_kernels/kernel_fixture.h"
 
 namespace trident::testing {
@@ -81,6 +82,8 @@ TEST_P(CudaKernelBits, OfRopeAndDropoutAreTheHosts) {
     });
   }
 }
+
+TEST_P(CudaKernelBits, OfFusedPassesAreThoseOfTheTwo) { expect_fused_passes(k_, t_); }
 
 TEST_P(CudaKernelBits, OfARowDoNotDependOnItsNeighbours) {
   // Widths for rows in a warp's registers, in a block's, and read twice.

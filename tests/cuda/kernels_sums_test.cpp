@@ -42,10 +42,9 @@ INSTANTIATE_TEST_SUITE_P(All, CudaKernelSums,
 // The order of the sum is the kernel's own, so small whole numbers: any order gives the same bits.
 TEST_P(CudaKernelSums, OfRowsAreExact) {
   for (const RowType t : kRowTypes)
-    for (const Index rows : {0, 1, 13, 64, 65, 300})
-      for (const Index width : {0, 1, 8, 33, 264, 2056})
+    for (const Index rows : {0, 1, 13, 65, 300})
+      for (const Index width : {0, 1, 8, 33, 264})
         for (const Index partial_rows : {2, 64}) {
-          if (rows == 300 && width == 2056 && partial_rows == 2) continue;
           Random random(static_cast<unsigned>(rows + width));
           const auto whole = random.integers(rows * width, -64, 64);
           const auto before = random.integers(width, -64, 64);
@@ -64,23 +63,6 @@ TEST_P(CudaKernelSums, OfRowsAreExact) {
             ASSERT_EQ(out.values(), expected) << rows << " rows of " << width << ", " << to_string(t);
           }
         }
-}
-
-// The last bits do not depend on who is asked, and the sums are those of f32 in some order.
-TEST_P(CudaKernelSums, OfRowsAreCloseToTheReference) {
-  const Index rows = 200, width = 40;
-  Random random(5);
-  const Values x = random.values(RowType::kF32, rows * width);
-  Values expected(static_cast<std::size_t>(width));
-  for (std::size_t i = 0; i < x.size(); ++i) expected[i % static_cast<std::size_t>(width)] += x[i];
-  Operand in(RowType::kF32, x), out(RowType::kF32, width), again(RowType::kF32, width);
-  for (Operand* const to : {&out, &again}) {
-    StagedOperands s(placement_);
-    cuda_kernels::sum_rows(s.stream(), RowType::kF32, s.out(to->floats(), width), s.in(in.floats(), rows * width), nullptr, rows,
-                           width, Accumulate::kNo, {s.scratch(4096), 4096});
-  }
-  expect_close(out.values(), expected, RowType::kF32, "sums");
-  EXPECT_EQ(out.bits(), again.bits());
 }
 
 TEST_P(CudaKernelSums, TheLossIsAddedInRowOrder) {
@@ -106,32 +88,6 @@ TEST_P(CudaKernelSums, TheLossIsAddedInRowOrder) {
     EXPECT_EQ(cuda_cross_entropy_loss(placement_, found.data(), s.floats(), l.floats(), targets.data(), rows, weights.floats()),
               weighted);
     EXPECT_EQ(found, terms) << "losses of rows are those without their weights";
-  }
-}
-
-// A shard of columns 40 .. 72 of which those from 57 on are padding; the last row is one of a shard without columns that count.
-TEST_P(CudaKernelSums, StatisticsOfAShardAreRescaled) {
-  for (const Index rows : {0, 1, 31, 512, 1300}) {
-    Random random(static_cast<unsigned>(rows));
-    Values sums = random.values(RowType::kF32, rows, 30.0, 5.0), logits = random.values(RowType::kF32, rows, -2.0),
-           shard_max = random.values(RowType::kF32, rows), row_max = random.values(RowType::kF32, rows, 5.0);
-    const auto targets = random.integers(rows, -1, 90);
-    if (rows > 0) sums.back() = 0, shard_max.back() = -std::numeric_limits<double>::infinity();
-    Values expected_sums = sums, expected_logits = logits;
-    for (std::size_t r = 0; r < sums.size(); ++r) {
-      expected_sums[r] *= std::exp(shard_max[r] - row_max[r]);
-      if (targets[r] >= 40 && targets[r] < 57) expected_logits[r] += shard_max[r] - row_max[r];
-    }
-    Operand sum(RowType::kF32, sums), logit(RowType::kF32, logits), of_shard(RowType::kF32, shard_max),
-        of_all(RowType::kF32, row_max);
-    {
-      StagedOperands s(placement_);
-      cuda_kernels::cross_entropy_rescale(s.stream(), s.out(sum.floats(), rows), s.out(logit.floats(), rows),
-                                          s.in(of_shard.floats(), rows), s.in(of_all.floats(), rows), s.in(targets.data(), rows),
-                                          rows, {33, 40, 57});
-    }
-    expect_close(sum.values(), expected_sums, RowType::kF32, "sums of exponentials");
-    expect_close(logit.values(), expected_logits, RowType::kF32, "target logits");
   }
 }
 

@@ -239,9 +239,7 @@ class PeftRefusals : public ::testing::Test {
   }
   void refused_key(const JsonMember& member, const std::vector<std::string>& parts, const std::string& base = "llama") {
     const std::string folder = adapter("llama_dora", {member});
-    std::vector<std::string> all{folder + "/adapter_config.json", member.key};
-    all.insert(all.end(), parts.begin(), parts.end());
-    expect_error<ConfigError>([&] { merge(base, folder); }, all);
+    expect_error<ConfigError>([&] { merge(base, folder); }, plus({folder + "/adapter_config.json", member.key}, parts));
   }
   void merge(const std::string& base, const std::string& folder) {
     peft_to_hf({kFamilies + base, folder}, place_ / "out", {});

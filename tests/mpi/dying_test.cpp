@@ -64,10 +64,8 @@ class Dying : public ::testing::Test {
   }
 
   std::unique_ptr<LaunchedJob> start(const Victim& v, const std::vector<std::string>& more = {}) {
-    std::vector<std::string> settings = kEndless;
-    settings.push_back(std::string("parallel=") + v.layout);
-    settings.insert(settings.end(), more.begin(), more.end());
-    return std::make_unique<LaunchedJob>(place_, "job" + std::to_string(started_++), v.ranks, settings);
+    return std::make_unique<LaunchedJob>(place_, "job" + std::to_string(started_++), v.ranks,
+                                         plus(plus(kEndless, {std::string("parallel=") + v.layout}), more));
   }
 
   // Disturbs one rank in each of the jobs, all of them at once, and looks at how they end.

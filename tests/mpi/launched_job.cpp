@@ -43,9 +43,8 @@ LaunchedJob::LaunchedJob(const Workplace& place, const std::string& name, int ra
 
 LaunchedJob::LaunchedJob(const std::string& place, const std::string& name, int ranks, const std::vector<std::string>& arguments)
     : output_(place + "/" + name + ".log"), ranks_(static_cast<std::size_t>(ranks), -1) {
-  std::vector<std::string> words{TRIDENT_SOURCE_DIR "/scripts/mpirun_local", std::to_string(ranks), TRIDENT_BINARY};
-  words.insert(words.end(), arguments.begin(), arguments.end());
-  launch(std::move(words), place + "/" + name + ".tmp");
+  launch(plus({TRIDENT_SOURCE_DIR "/scripts/mpirun_local", std::to_string(ranks), TRIDENT_BINARY}, arguments),
+         place + "/" + name + ".tmp");
 }
 
 void LaunchedJob::launch(std::vector<std::string> words, const std::string& scratch) {

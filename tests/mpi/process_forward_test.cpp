@@ -197,7 +197,7 @@ TEST_P(LostForward, IsNamedAndEndsTheJob) {
   const Disturbance d = GetParam();
   const std::vector<std::string> words = plus(endless(), {"--set", std::string("parallel=") + d.layout});
   const bool stops = d.signal == SIGSTOP;
-  for (int seconds = 3;; seconds *= 3) {  // until it works
+  for (int seconds = 1;; seconds *= 3) {  // until it works
     LaunchedJob job(place_ / "", "job" + std::to_string(seconds), d.ranks, words);
     ASSERT_TRUE(job.wait_for_ranks()) << job.said();
     std::this_thread::sleep_for(std::chrono::seconds(seconds));

@@ -11,6 +11,7 @@
 #include "tests/app/program.h"
 #include "tests/data/token_files.h"
 #include "tests/nodes/nodes_script.h"
+#include "tests/support/log_text.h"
 
 namespace trident {
 namespace {
@@ -44,8 +45,8 @@ class SavingNodes : public ::testing::Test {
   }
   std::vector<double> losses(const std::string& run) const {
     std::vector<double> values;
-    std::istringstream text(read_file(place_ / (run + "/metrics.jsonl")));
-    for (std::string line; std::getline(text, line);) values.push_back(parse_json(line, run).find("loss")->as_number());
+    for (const JsonValue& record : json_lines(read_file(place_ / (run + "/metrics.jsonl"))))
+      values.push_back(record.find("loss")->as_number());
     return values;
   }
 

@@ -12,6 +12,7 @@
 
 #include "core/file_io.h"
 #include "tests/oracle/golden_case.h"
+#include "tests/support/error_text.h"
 #include "tests/support/family_golden.h"
 #include "tests/support/param_elements.h"
 #include "tests/support/safetensors.h"
@@ -150,8 +151,7 @@ TEST(AddedRows, AreTheMeanOfTheFoldersInEveryLayout) {
       LayoutRunOptions options;
       options.steps = 1;
       options.before_steps = [&](RankTrainer& trainer) { load_folder(trainer, folder); };
-      std::vector<std::string> settings{fmt::format("model.vocab_size={}", kTokens)};
-      settings.insert(settings.end(), layout.begin(), layout.end());
+      const std::vector<std::string> settings = plus({fmt::format("model.vocab_size={}", kTokens)}, layout);
       const LayoutRun run = run_layout(R"({"batch": {"global": 4, "micro": 1, "sequence": 16}, "precision": {"compute": "fp32"},
           "optimizer": {"lr": 1e-3}, "model": )" + read_file(folder + "/config.json") + "}", settings, options);
       std::size_t grown = 0;

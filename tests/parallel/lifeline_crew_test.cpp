@@ -45,6 +45,10 @@ struct Crew {
       lifelines.push_back(std::make_unique<Lifeline>(options));
     }
   }
+  // The hub goes last, because it waits for the others to have left.
+  ~Crew() {
+    while (!lifelines.empty()) lifelines.pop_back();
+  }
   std::vector<std::string> contacts() const {
     std::vector<std::string> all;
     for (const auto& lifeline : lifelines) all.push_back(lifeline->contact());

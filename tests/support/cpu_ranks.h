@@ -6,6 +6,7 @@
 
 #include "device/cpu/cpu_device.h"
 #include "parallel/shared_memory/thread_world.h"
+#include "tests/support/error_text.h"
 #include "train/plan/machine.h"
 #include "train/run/rank_trainer.h"
 
@@ -13,9 +14,7 @@ namespace trident::testing {
 
 // `config`: JSON text without "data" and "run.steps"; `settings`: --set arguments on top.
 inline RunPlan cpu_plan(const std::string& config, const std::vector<std::string>& settings) {
-  std::vector<std::string> all{"run.steps=1000", "data.train=unused"};
-  all.insert(all.end(), settings.begin(), settings.end());
-  const TrainConfig parsed = parse_train_config(config, "test", all);
+  const TrainConfig parsed = parse_train_config(config, "test", plus({"run.steps=1000", "data.train=unused"}, settings));
   return make_run_plan(parsed, resolve_model(parsed), 0, cpu_machine_facts(1));
 }
 

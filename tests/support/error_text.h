@@ -7,6 +7,7 @@
 #include <source_location>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace trident {
 
@@ -18,6 +19,12 @@ template <class E, class F> std::string error_of(F action) {
     return error.what();
   }
   return "no error";
+}
+
+// A list of settings, or of words of a command line, with more behind it.
+inline std::vector<std::string> plus(std::vector<std::string> some, const std::vector<std::string>& more) {
+  some.insert(some.end(), more.begin(), more.end());
+  return some;
 }
 
 inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }

@@ -12,6 +12,14 @@
 
 namespace trident {
 
+// One value for each line of a JSONL text.
+inline std::vector<JsonValue> json_lines(const std::string& text) {
+  std::vector<JsonValue> values;
+  std::istringstream lines(text);
+  for (std::string line; std::getline(lines, line);) values.push_back(parse_json(line, "a log"));
+  return values;
+}
+
 // A record of a JSONL log without what a clock said: when it was written, and what was timed.
 inline JsonValue without_clocks(const JsonValue& record) {
   constexpr std::array<std::string_view, 6> kClocks{"time", "elapsed_s", "step_ms", "tokens_per_s", "mfu", "save_ms"};
@@ -24,8 +32,7 @@ inline JsonValue without_clocks(const JsonValue& record) {
 // The records of a JSONL text, likewise, one line each.
 inline std::vector<std::string> lines_without_clocks(const std::string& text) {
   std::vector<std::string> lines;
-  std::istringstream in(text);
-  for (std::string line; std::getline(in, line);) lines.push_back(to_json_text(without_clocks(parse_json(line, "a log"))));
+  for (const JsonValue& record : json_lines(text)) lines.push_back(to_json_text(without_clocks(record)));
   return lines;
 }
 

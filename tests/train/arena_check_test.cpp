@@ -29,11 +29,11 @@ namespace {
 
 constexpr double kGigabyte = 1e9;
 
+const std::vector<std::string> kGpt2{"run.dir=unused",         "run.steps=1",     "data.train=unused",
+                                     "model.preset=gpt2-124m", "batch.global=64", "batch.micro=8", "batch.sequence=64"};
+
 RunPlan plan_of(const std::vector<std::string>& settings) {
-  std::vector<std::string> all{"run.dir=\"unused\"", "run.steps=1",   "data.train=\"unused\"", "model.preset=\"gpt2-124m\"",
-                               "batch.global=64",    "batch.micro=8", "batch.sequence=64"};
-  all.insert(all.end(), settings.begin(), settings.end());
-  const TrainConfig config = parse_train_config("{}", "test", all);
+  const TrainConfig config = parse_train_config("{}", "test", plus(kGpt2, settings));
   return make_run_plan(config, resolve_model(config), 0, {});
 }
 
@@ -290,10 +290,7 @@ TEST(ArenaCheck, WhatIsFreeIsAskedOfAllWhoShareIt) {
 
 // Two data ranks, under zero2 unless `settings` say otherwise.
 TrainConfig config_of(const std::vector<std::string>& settings) {
-  std::vector<std::string> all{"run.dir=unused",  "run.steps=1",   "data.train=\"unused\"", "model.preset=gpt2-124m",
-                               "parallel.data=2", "batch.global=64", "batch.micro=8", "batch.sequence=64", "parallel.zero=zero2"};
-  all.insert(all.end(), settings.begin(), settings.end());
-  return parse_train_config("{}", "test", all);
+  return parse_train_config("{}", "test", plus(plus(kGpt2, {"parallel.data=2", "parallel.zero=zero2"}), settings));
 }
 
 MachineFacts machine_with(std::int64_t bytes_per_rank, DeviceKind device = DeviceKind::kCpu) {
@@ -332,9 +329,7 @@ const std::string kAuto = "parallel.grad_sync=auto", kStep = "parallel.grad_sync
 // The head with chunks makes the logits in backward, but with dpo in forward, too.
 TEST(FlopsTimeline, HasTheLogitsWhereTheyAreMade) {
   const auto head_flops = [](const std::vector<std::string>& more) {
-    std::vector<std::string> settings{"parallel.pipeline=2"};
-    settings.insert(settings.end(), more.begin(), more.end());
-    const RunPlan plan = planned(settings, machine_with(kPlenty));
+    const RunPlan plan = planned(plus({"parallel.pipeline=2"}, more), machine_with(kPlenty));
     const StepTimeline timeline = flops_timeline(plan);
     std::array<double, 2> of_head{};  // forward, backward
     for (std::size_t rank = 0; rank < timeline.ranks.size(); ++rank)

@@ -20,7 +20,7 @@
 namespace trident::testing {
 namespace {
 
-constexpr int kBefore = 2, kAfter = 10;  // steps
+constexpr int kBefore = 2, kAfter = 4;  // steps
 
 enum class Equal : std::uint8_t { kBits, kWithinTolerance, kNotCompared };
 

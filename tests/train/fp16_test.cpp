@@ -8,6 +8,7 @@
 
 #include "optim/loss_scaler.h"
 #include "tests/support/cpu_ranks.h"
+#include "tests/support/error_text.h"
 #include "tests/support/layout_run.h"
 
 namespace trident::testing {
@@ -20,9 +21,7 @@ struct RankRecord {
 };
 
 RunPlan plan_of(const std::vector<std::string>& settings) {
-  std::vector<std::string> all{"model.num_hidden_layers=2", "precision.compute=fp16"};
-  all.insert(all.end(), settings.begin(), settings.end());
-  return cpu_plan(tiny_llama_config(), all);
+  return cpu_plan(tiny_llama_config(), plus({"model.num_hidden_layers=2", "precision.compute=fp16"}, settings));
 }
 
 enum class Batches : std::uint8_t { kAllDifferent, kAllTheSame };
@@ -156,9 +155,8 @@ TEST(Fp16, AScaleKeepsSmallGradients) {
   const auto gradients = [](const std::vector<std::string>& precision) {
     LayoutRunOptions options;
     options.steps = 1;
-    std::vector<std::string> settings{"batch.global=256", "batch.micro=64", "model.num_hidden_layers=2"};
-    settings.insert(settings.end(), precision.begin(), precision.end());
-    return run_layout(tiny_llama_config(), settings, options);
+    return run_layout(tiny_llama_config(), plus({"batch.global=256", "batch.micro=64", "model.num_hidden_layers=2"}, precision),
+                      options);
   };
   const LayoutRun exact = gradients({"precision.compute=fp32"});
   // Returns the error as a share of the gradient's 2-norm.

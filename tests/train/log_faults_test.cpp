@@ -20,6 +20,7 @@
 #include "tests/data/token_files.h"
 #include "tests/support/error_text.h"
 #include "tests/support/file_faults.h"
+#include "tests/support/log_text.h"
 #include "tests/support/no_gpus.h"
 #include "tests/support/text_counts.h"
 #include "tests/support/train_hooks.h"
@@ -89,11 +90,8 @@ class LogFaults : public ::testing::Test {
 
   std::map<std::int64_t, double> losses(const std::string& run) const {
     std::map<std::int64_t, double> losses;
-    std::istringstream in(read_file(folder_ / (run + "/metrics.jsonl")));
-    for (std::string line; std::getline(in, line);) {
-      const JsonValue value = parse_json(line, run);
+    for (const JsonValue& value : json_lines(read_file(folder_ / (run + "/metrics.jsonl"))))
       losses[value.find("step")->as_integer()] = value.find("loss")->as_number();
-    }
     return losses;
   }
   std::size_t num_events(const std::string& run) const {
@@ -104,8 +102,7 @@ class LogFaults : public ::testing::Test {
   // The steps of a log, all of whose lines can be read.
   LoggedSteps steps_of(const std::string& log) const {
     LoggedSteps steps;
-    std::istringstream in(read_file(folder_ / log));
-    for (std::string line; std::getline(in, line);) steps.push_back(parse_json(line, log).find("step")->as_integer());
+    for (const JsonValue& value : json_lines(read_file(folder_ / log))) steps.push_back(value.find("step")->as_integer());
     return steps;
   }
 

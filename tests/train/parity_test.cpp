@@ -12,6 +12,7 @@
 #include "support/layout_run.h"
 #include "support/parity_cases.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/support/error_text.h"
 #include "tests/train/packed_samples.h"
 
 namespace trident::testing {
@@ -70,10 +71,8 @@ class ParityTest : public ::testing::TestWithParam<ParityCase> {
   static void SetUpTestSuite() { runs_ = std::make_unique<Runs>(); }
   static void TearDownTestSuite() { runs_.reset(); }
 
-  static const LayoutRun& run(const std::string& config, const ParityCase& c, std::vector<std::string> more = {}) {
-    std::vector<std::string> settings = c.settings();
-    settings.insert(settings.end(), more.begin(), more.end());
-    return runs_->get(config, settings);
+  static const LayoutRun& run(const std::string& config, const ParityCase& c, const std::vector<std::string>& more = {}) {
+    return runs_->get(config, plus(c.settings(), more));
   }
   static void expect_equal_to_one_rank(const LayoutRun& run, const LayoutRun& one) {
     EXPECT_EQ("", compare_losses(run, one));

@@ -12,6 +12,7 @@
 #include "data/document_starts.h"
 #include "support/layout_run.h"
 #include "support/parity_cases.h"
+#include "tests/support/error_text.h"
 #include "train/run/preference_loss.h"
 
 namespace trident::testing {
@@ -118,12 +119,11 @@ std::vector<float> asked_of(RankTrainer& trainer, const PairSamples& samples) {
 
 LayoutRun run_pairs(const ParityCase& layout, int steps, std::vector<std::string> more = {},
                     const std::function<void(RankTrainer&)>& after = {}, const PairSamples& samples = a_pair_each()) {
-  std::vector<std::string> settings = layout.settings();
-  settings.insert(settings.end(), {"data.samples=packed", "loss.type=dpo", "loss.beta=0.5",
-                                   fmt::format("batch.global={}", samples.pairs.size() / 2),
-                                   fmt::format("batch.sequence={}", samples.rows)});
-  settings.insert(settings.end(), more.begin(), more.end());
-  return run_layout(tiny_llama_config(), settings,
+  const std::vector<std::string> settings =
+      plus(layout.settings(), {"data.samples=packed", "loss.type=dpo", "loss.beta=0.5",
+                               fmt::format("batch.global={}", samples.pairs.size() / 2),
+                               fmt::format("batch.sequence={}", samples.rows)});
+  return run_layout(tiny_llama_config(), plus(settings, more),
                     {.steps = steps,
                      .load = answers_of(samples),
                      .before_steps = [&](RankTrainer& trainer) { trainer.set_reference(asked_of(trainer, samples)); },
@@ -270,10 +270,7 @@ const std::vector<std::string> kDocuments{"data.reset_attention_mask=true", "dat
                                           "data.eod_mask_loss=true", "data.eod=5"};
 
 LayoutRun run_documents(const ParityCase& layout, const LoadSamples& load, std::vector<std::string> more, int steps = 3) {
-  std::vector<std::string> settings = layout.settings();
-  settings.insert(settings.end(), kDocuments.begin(), kDocuments.end());
-  settings.insert(settings.end(), more.begin(), more.end());
-  return run_layout(tiny_llama_config(), settings, {.steps = steps, .load = load});
+  return run_layout(tiny_llama_config(), plus(plus(layout.settings(), kDocuments), more), {.steps = steps, .load = load});
 }
 
 // A run on each sequence alone, by the mean of its tokens, says what the mean over sequences is.

@@ -10,6 +10,7 @@
 #include "core/check.h"
 #include "planner/predict/forecast.h"
 #include "planner/predict/simulated_run_forecast.h"
+#include "tests/support/error_text.h"
 #include "tests/support/layout_run.h"
 #include "train/plan/machine.h"
 
@@ -36,9 +37,9 @@ class FakePrices final : public WorkPrices {
 };
 
 inline RunInputs inputs_of(const std::vector<std::string>& settings) {
-  std::vector<std::string> all{"run.dir=" + ::testing::TempDir() + "comparison", "run.steps=1", "data.train=\"unused\""};
-  all.insert(all.end(), settings.begin(), settings.end());
-  const TrainConfig config = parse_train_config(tiny_llama_config(), "test", all);
+  const TrainConfig config = parse_train_config(
+      tiny_llama_config(), "test",
+      plus({"run.dir=" + ::testing::TempDir() + "comparison", "run.steps=1", "data.train=unused"}, settings));
   RunInputs inputs;
   inputs.plan = make_run_plan(config, resolve_model(config), 0, kAnyMachine);
   for (const DryRun& stage : dry_stages(inputs.plan, nullptr, DryWork::kConstruct))

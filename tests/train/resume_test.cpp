@@ -122,8 +122,7 @@ class Resumption : public ::testing::TestWithParam<Kind> {
   bool start(const std::string& run, int steps, const std::vector<std::string>& more, std::string& said) {
     std::ostringstream out;
     LogSink sink(out);
-    std::vector<std::string> settings = settings_for(run, steps);
-    settings.insert(settings.end(), more.begin(), more.end());
+    const std::vector<std::string> settings = plus(settings_for(run, steps), more);
     NoGpus no_gpus;
     bool is_over = true;
     try {

@@ -51,7 +51,7 @@ class SplitBackward : public ::testing::TestWithParam<ParityCase> {
   // With the configured schedule, if there is no other.
   static LayoutRun run(const std::string& config, const std::vector<std::string>& settings, MakeSchedule split = nullptr) {
     LayoutRunOptions options;
-    options.steps = 3;
+    options.steps = 2;
     if (split != nullptr) {
       options.change_plan = [split](const RunPlan& plan) {
         return with_schedule(plan, split(plan.grid.degrees().pipeline, plan.num_micro_batches));

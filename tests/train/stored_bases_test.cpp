@@ -2,7 +2,6 @@
 // long as that model has the same values, wherever it lies.
 #include <cstdint>
 #include <filesystem>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "core/adapter_spec.h"
 #include "core/json_reader.h"
 #include "data/indexed_dataset_writer.h"
+#include "tests/support/log_text.h"
 #include "tests/train/stored_runs.h"
 #include "train/launch/added_tokens.h"
 #include "train/run/resume.h"
@@ -34,25 +34,22 @@ class StoredBases : public StoredRuns {
     checkpoint_to_hf(newest(folder_ / "donor/ckpt"), base_, {});
   }
   std::string tune(const std::string& run, const std::vector<std::string>& more, const std::string& from) {
-    std::vector<std::string> all{kLora,
-                                 kRank,
-                                 "precision.compute=fp32",
-                                 "optimizer.lr=1e-2",
-                                 "lr_schedule.type=constant",
-                                 "log.every=1",
-                                 "model.init_from=" + from};
-    all.insert(all.end(), more.begin(), more.end());
-    return train(settings(run, of_model(all)));
+    const std::vector<std::string> all{kLora, kRank, "precision.compute=fp32", "optimizer.lr=1e-2", "lr_schedule.type=constant",
+                                       "log.every=1", "model.init_from=" + from};
+    return train(settings(run, of_model(plus(all, more))));
   }
   std::string tune(const std::string& run, const std::vector<std::string>& more) { return tune(run, more, base_); }
+  // A model of the same shapes with other values.
+  std::string other_base() {
+    train(settings("other", of_model({"run.seed=5"})));
+    checkpoint_to_hf(newest(folder_ / "other/ckpt"), folder_ / "other_base", {});
+    return folder_ / "other_base";
+  }
   Manifest manifest_of(const std::string& run) const { return open_manifest(newest(folder_ / (run + "/ckpt"))); }
   std::vector<double> losses(const std::string& run) const {
     std::vector<double> losses;
-    std::istringstream lines(read_file(folder_ / (run + "/metrics.jsonl")));
-    for (std::string line; std::getline(lines, line);) {
-      const JsonValue entry = parse_json(line, run);
+    for (const JsonValue& entry : json_lines(read_file(folder_ / (run + "/metrics.jsonl"))))
       if (const JsonValue* const loss = entry.find("loss")) losses.push_back(loss->as_number());
-    }
     return losses;
   }
   void copy(const std::string& from, const std::string& to) const {
@@ -80,9 +77,7 @@ class StoredBases : public StoredRuns {
 
   // Stages share a tied weight, tensor ranks a head of keys.
   static std::vector<std::string> of_model(const std::vector<std::string>& more) {
-    std::vector<std::string> all{"model.num_hidden_layers=2", "model.num_key_value_heads=1", "model.tie_word_embeddings=true"};
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
+    return plus({"model.num_hidden_layers=2", "model.num_key_value_heads=1", "model.tie_word_embeddings=true"}, more);
   }
 
   const std::string base_ = folder_ / "base";
@@ -113,15 +108,11 @@ TEST_F(StoredBases, ACheckpointHoldsWhatTrainsAndTheHashesOfTheRest) {
 
 TEST_F(StoredBases, EveryLayoutGoesOnAsOneThatNeverStopped) {
   const std::vector<std::string> sharded{"parallel.tensor=2", "parallel.data=2", "parallel.zero=zero3"};
-  const auto with = [](std::vector<std::string> a, const std::string& b) {
-    a.push_back(b);
-    return a;
-  };
-  tune("whole", with(sharded, "run.steps=4"));
-  tune("run", with(sharded, "run.steps=2"));
+  tune("whole", plus(sharded, {"run.steps=4"}));
+  tune("run", plus(sharded, {"run.steps=2"}));
   for (const std::string run : {"again", "pipeline", "data", "alone"}) copy("run", run);
   const std::string four = "run.steps=4";
-  tune("again", with(sharded, four));
+  tune("again", plus(sharded, {four}));
   tune("pipeline", {"parallel.pipeline=2", four});
   tune("data", {"parallel.data=2", "parallel.zero=ddp", four});
   tune("alone", {four});
@@ -135,7 +126,7 @@ TEST_F(StoredBases, EveryLayoutGoesOnAsOneThatNeverStopped) {
     EXPECT_EQ(manifest_of(run).tensors, manifest_of("run").tensors) << run << ": hashes depend on the layout";
   for (const auto& layout :
        {std::vector<std::string>{"parallel.pipeline=2", "parallel.tensor=2"}, {"parallel.data=2", "parallel.zero=ddp"}, {}}) {
-    tune("fresh", with(layout, "run.overwrite=true"));
+    tune("fresh", plus(layout, {"run.overwrite=true"}));
     EXPECT_EQ(manifest_of("fresh").tensors, manifest_of("run").tensors) << "hashes depend on the layout that read the base";
   }
 }
@@ -192,9 +183,7 @@ TEST_F(StoredBases, AnotherBaseIsRefused) {
 
 // Its names and shapes are equal.
 TEST_F(StoredBases, AnAdapterBesideAnotherBaseIsRefusedWhereItsFolderSaysTheValues) {
-  const std::string other = folder_ / "other_base", peft = folder_ / "peft", file = peft + "/adapter_model.safetensors";
-  train(settings("other", of_model({"run.seed=5"})));
-  checkpoint_to_hf(newest(folder_ / "other/ckpt"), other, {});
+  const std::string other = other_base(), peft = folder_ / "peft", file = peft + "/adapter_model.safetensors";
   tune("run", {});
   checkpoint_to_peft(newest(folder_ / "run/ckpt"), peft);
   const std::string from = "adapter.init_from=" + peft;
@@ -216,9 +205,7 @@ TEST_F(StoredBases, AnAdapterBesideAnotherBaseIsRefusedWhereItsFolderSaysTheValu
 
 // Whoever merges it compares the values, too, in every layout that reads them.
 TEST_F(StoredBases, AnAdapterIsMergedIntoItsOwnBaseAlone) {
-  const std::string other = folder_ / "other_base";
-  train(settings("other", of_model({"run.seed=5"})));
-  checkpoint_to_hf(newest(folder_ / "other/ckpt"), other, {});
+  const std::string other = other_base();
   for (const std::string type : {"lora", "dora"}) {
     SCOPED_TRACE(type);
     tune(type, {"adapter.type=" + type});
@@ -271,9 +258,7 @@ TEST_F(StoredBases, AnAdapterIsMergedIntoItsOwnBaseAlone) {
 
 // The checkpoints of a run that goes on beside another base by consent have that one.
 TEST_F(StoredBases, AnotherBaseNeedsConsent) {
-  const std::string other = folder_ / "other_base", consent = "checkpoint.allow=model.init_from";
-  train(settings("other", of_model({"run.seed=5"})));
-  checkpoint_to_hf(newest(folder_ / "other/ckpt"), other, {});
+  const std::string other = other_base(), consent = "checkpoint.allow=model.init_from";
   tune("run", {});
   copy("run", "first");
   const Manifest before = manifest_of("run");
@@ -294,18 +279,13 @@ TEST_F(StoredBases, AnotherBaseNeedsConsent) {
   write_pairs();
   const std::vector<std::string> pairs{"data.train=" + (folder_ / "pairs"), "data.samples=packed", "loss.type=dpo",
                                        "batch.sequence=16"};
-  const auto plus = [&](const std::vector<std::string>& more) {
-    std::vector<std::string> all = pairs;
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
-  };
   tune("judged", pairs);
-  expect_error<ConfigError>([&] { tune("judged", plus({"run.steps=3", consent}), other); },
+  expect_error<ConfigError>([&] { tune("judged", plus(pairs, {"run.steps=3", consent}), other); },
                             {"frozen weights are those of " + base_, other, "log-probabilities are of the old base; begin anew"});
   // A reference beside another base than its own is another reference.
   const std::string file = base_ + "/model.safetensors";
   write_file(file, with_another_last_value(read_file(file)));
-  const std::vector<std::string> asking = plus({"reference=" + newest(folder_ / "first/ckpt"), consent});
+  const std::vector<std::string> asking = plus(pairs, {"reference=" + newest(folder_ / "first/ckpt"), consent});
   expect_error<ConfigError>([&] { tune("asks", asking, folder_ / "run/ckpt"); },
                             {"frozen weights are those of " + base_, "has other values in " + base_ + " now"});
 }
@@ -375,9 +355,8 @@ TEST_F(StoredBases, ARunBeginsWithTheAdaptersOfAPeftFolder) {
     hf_to_checkpoint({base_, peft}, merged, {});
     const std::vector<std::string> numbers{"precision.compute=fp32", "optimizer.lr=1e-3", "lr_schedule.type=constant",
                                            "log.every=1"};
-    const auto begin = [&](const std::string& run, std::vector<std::string> more) {
-      more.insert(more.end(), numbers.begin(), numbers.end());
-      return train(settings(run, of_model(more)));
+    const auto begin = [&](const std::string& run, const std::vector<std::string>& more) {
+      return train(settings(run, of_model(plus(more, numbers))));
     };
     begin(type + "_beside", {"model.init_from=" + merged, "adapter.type=lora", "run.steps=1"});
     const std::string base = "model.init_from=" + base_, from = "adapter.init_from=" + peft, one = type + "_from";
@@ -444,9 +423,8 @@ TEST_F(StoredBases, ARunBeginsWithTheCopiesOfAPeftFolderInEveryLayout) {
     for (const std::vector<std::string>& layout :
          {std::vector<std::string>{}, {"parallel.tensor=2", "parallel.data=2", "parallel.zero=zero3"},
           {"parallel.pipeline=2", "parallel.tensor=2"}, {"parallel.data=2", "parallel.zero=zero1", "precision.compute=bf16"}}) {
-      std::vector<std::string> more{base, from, wide, still, "run.steps=1"};
-      more.insert(more.end(), layout.begin(), layout.end());
-      EXPECT_FALSE(contains(begin("still", more), "each the mean")) << "the folder has these rows";
+      const std::string said = begin("still", plus({base, from, wide, still, "run.steps=1"}, layout));
+      EXPECT_FALSE(contains(said, "each the mean")) << "the folder has these rows";
       EXPECT_EQ(weights_of("still"), values) << (layout.empty() ? "" : layout.front());
       for (const ManifestTensor& tensor : manifest_of(tied + "still").tensors)
         EXPECT_EQ(tensor.base.has_value(), tensor.name.starts_with("model.layers.") && !is_adapter_tensor(tensor.name));
@@ -494,10 +472,9 @@ TEST_F(StoredBases, PartOfAModelTrainsBesideItsBase) {
 
 // One tensor rank has q, k and v in one parameter, two have k and v in another: what is stored is the same.
 TEST_F(StoredBases, PartOfAFusedParameterTrainsBesideItsBase) {
-  const auto train_some = [&](const std::string& run, std::vector<std::string> more) {
-    more.insert(more.end(), {"model.init_from=" + base_, R"(train.only=".*v_proj\\.weight")"});
-    more.insert(more.end(), {"precision.compute=bf16", "lr_schedule.type=constant", "log.every=1"});
-    train(settings(run, of_model(more)));
+  const auto train_some = [&](const std::string& run, const std::vector<std::string>& more) {
+    train(settings(run, of_model(plus(more, {"model.init_from=" + base_, R"(train.only=".*v_proj\\.weight")",
+                                             "precision.compute=bf16", "lr_schedule.type=constant", "log.every=1"}))));
   };
   train_some("whole", {"run.steps=4"});
   train_some("run", {"run.steps=2"});

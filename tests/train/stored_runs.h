@@ -64,9 +64,7 @@ class StoredRuns : public ::testing::Test {
   }
 
   std::vector<std::string> settings(const std::string& run, const std::vector<std::string>& more) const {
-    std::vector<std::string> all{"run.dir=" + (folder_ / run), "data.train=" + (folder_ / "text")};
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
+    return plus({"run.dir=" + (folder_ / run), "data.train=" + (folder_ / "text")}, more);
   }
   // Returns the text that a person saw.
   std::string train(const std::vector<std::string>& settings, std::string_view config = kStoredConfig) {

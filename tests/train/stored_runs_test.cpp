@@ -165,10 +165,7 @@ TEST_F(StoredRuns, AnOlderCheckpointGoesOnByItsOwnLength) {
     write_file(weights, text);
   };
   const std::vector<std::string> keeps{"checkpoint.keep_last=null", "lr_schedule.type=linear"};
-  const auto on = [&](std::vector<std::string> more) {
-    more.insert(more.end(), keeps.begin(), keeps.end());
-    return train(settings("run", more));
-  };
+  const auto on = [&](const std::vector<std::string>& more) { return train(settings("run", plus(more, keeps))); };
   on({"run.steps=3"});
   on({"run.steps=4", "lr_schedule.decay_steps=9"});
   damage_newest();
@@ -235,9 +232,7 @@ TEST_F(StoredRuns, AnotherLossNeedsConsent) {
 // Consent is for what the saved tensors can be used with.
 TEST_F(StoredRuns, OtherAdaptersAreRefusedWithConsent) {
   const auto on = [&](const std::string& steps, const std::vector<std::string>& more) {
-    std::vector<std::string> all{"run.steps=" + steps, "adapter.type=lora", "checkpoint.allow=adapter.alpha"};
-    all.insert(all.end(), more.begin(), more.end());
-    return train(settings("run", all));
+    return train(settings("run", plus({"run.steps=" + steps, "adapter.type=lora", "checkpoint.allow=adapter.alpha"}, more)));
   };
   on("2", {});
   for (const std::string other : {"adapter.type=null", "adapter.r=4", "adapter.target_modules=[\"q_proj\"]",
@@ -255,10 +250,8 @@ std::string id_in(const std::string& run) { return run_id_of(read_json_file(run 
 
 TEST_F(StoredRuns, FoldersThatMoveTogetherGoOnAtTheirNewPaths) {
   const auto place = [&](const std::string& at, const std::vector<std::string>& more) {
-    std::vector<std::string> all{"run.dir=" + (folder_ / at + "/run"), "checkpoint.dir=" + (folder_ / at + "/saved"),
-                                 "data.train=" + (folder_ / "text")};
-    all.insert(all.end(), more.begin(), more.end());
-    return all;
+    return plus({"run.dir=" + (folder_ / at + "/run"), "checkpoint.dir=" + (folder_ / at + "/saved"),
+                 "data.train=" + (folder_ / "text")}, more);
   };
   const auto lines = [&](const std::string& run) {
     const std::string text = read_file(folder_ / (run + "/metrics.jsonl"));
@@ -323,9 +316,7 @@ TEST_F(StoredRuns, TheModelOfAFolderThatIsGoneIsTheCheckpoints) {
 TEST_F(StoredRuns, AMistakeIsSaidBeforeAFolderThatIsUsed) {
   train(settings("run", {"checkpoint.every=0"}));
   const auto refused = [&](const std::vector<std::string>& more, const std::vector<std::string>& says) {
-    std::vector<std::string> all{"checkpoint.every=0", "optimizer.lr=1"};
-    all.insert(all.end(), more.begin(), more.end());
-    expect_error<Error>([&] { train(settings("run", all)); }, says);
+    expect_error<Error>([&] { train(settings("run", plus({"checkpoint.every=0", "optimizer.lr=1"}, more))); }, says);
   };
   refused({"parallel.tensor=3"}, {"parallel.tensor = 3"});
   refused({"parallel.pipeline=9"}, {"parallel.pipeline = 9"});

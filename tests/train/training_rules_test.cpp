@@ -9,6 +9,7 @@
 
 #include "support/layout_run.h"
 #include "support/parity_cases.h"
+#include "tests/support/error_text.h"
 
 namespace trident::testing {
 namespace {
@@ -175,10 +176,10 @@ void expect_updates_are(const Settings& settings, const Rule& rule) {
       for (std::size_t i = 0; i < replay[s].size(); ++i) ASSERT_NEAR(master[i], replay[s][i].weight, 4e-7) << s << ' ' << i;
     }
   };
-  Settings all{"model.num_hidden_layers=1", "optimizer.betas=[0.5,0.75]", "optimizer.lr=1e-2", "optimizer.weight_decay=0",
-               "optimizer.grad_clip=0", "lr_schedule.warmup_steps=0"};
-  all.insert(all.end(), settings.begin(), settings.end());
-  run_layout(tiny_llama_config(), all, options);
+  run_layout(tiny_llama_config(), plus({"model.num_hidden_layers=1", "optimizer.betas=[0.5,0.75]", "optimizer.lr=1e-2",
+                                        "optimizer.weight_decay=0", "optimizer.grad_clip=0", "lr_schedule.warmup_steps=0"},
+                                       settings),
+             options);
   EXPECT_FALSE(replay.empty());
 }
 constexpr double kBeta1 = 0.5, kBeta2 = 0.75, kRuleRate = 1e-2;

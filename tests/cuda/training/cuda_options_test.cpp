@@ -36,9 +36,8 @@ testing::LayoutRun run(const std::vector<std::string>& settings) {
   testing::LayoutRunOptions options;
   options.cuda = cuda.get();
   options.steps = 1;
-  std::vector<std::string> all{"model.num_hidden_layers=1", "batch.global=2"};
-  all.insert(all.end(), settings.begin(), settings.end());
-  return testing::run_layout(testing::tiny_llama_config(), all, options);
+  return testing::run_layout(testing::tiny_llama_config(), plus({"model.num_hidden_layers=1", "batch.global=2"}, settings),
+                             options);
 }
 
 TEST(CudaOptions, Tf32RoundsAndTheDefaultDoesNot) {

@@ -18,6 +18,7 @@
 #include "tests/data/temporary_folder.h"
 #include "tests/data/token_files.h"
 #include "tests/support/error_text.h"
+#include "tests/support/log_text.h"
 #include "train/launch/run_training.h"
 
 namespace trident::testing {
@@ -256,25 +257,17 @@ class GpuRuns : public GpuCheckpoints {
   }
   // "step, loss and gradient norm" of every line.
   std::vector<std::string> metrics(const std::string& run) const {
-    std::istringstream in(read_file(folder_ / (run + "/metrics.jsonl")));
     std::vector<std::string> lines;
-    for (std::string line; std::getline(in, line);) {
-      const JsonValue value =
-          parse_json(line, "metrics",
-                     {.comments = false, .max_bytes = 1 << 16, .max_depth = 8, .blame = ExitCode::kInternal});
+    for (const JsonValue& value : json_lines(read_file(folder_ / (run + "/metrics.jsonl"))))
       lines.push_back(fmt::format("{} {:.17g} {:.17g}", value.find("step")->as_integer(), value.find("loss")->as_number(),
                                   value.find("grad_norm")->as_number()));
-    }
     return lines;
   }
 };
 
 TEST_F(GpuRuns, SaveAndGoOn) {
   const std::vector<std::string> gpu = {"device=cuda", "parallel=2DP x 2PP", "parallel.zero=zero3", "cuda.graphs=true"};
-  const auto with = [&](std::vector<std::string> more) {
-    more.insert(more.end(), gpu.begin(), gpu.end());
-    return more;
-  };
+  const auto with = [&](const std::vector<std::string>& more) { return plus(more, gpu); };
   train("undisturbed", with({"run.steps=8"}));
   const std::string first = train("run", with({"run.steps=5", "checkpoint.every=2"}));
   EXPECT_TRUE(contains(first, "checkpoints go through page-locked host memory")) << first;

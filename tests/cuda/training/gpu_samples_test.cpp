@@ -9,17 +9,13 @@
 #include "support/layout_run.h"
 #include "support/parity_cases.h"
 #include "infer/generate/eval_samples.h"
+#include "tests/support/error_text.h"
 
 namespace trident::testing {
 namespace {
 
 using Settings = std::vector<std::string>;
 using Said = std::vector<std::vector<std::int32_t>>;
-
-Settings plus(Settings a, const Settings& b) {
-  a.insert(a.end(), b.begin(), b.end());
-  return a;
-}
 
 // Grouped queries, rotated.
 std::string llama() {

@@ -10,6 +10,7 @@
 #include "cuda/simulated/runtime.h"
 #include "support/layout_run.h"
 #include "support/parity_cases.h"
+#include "tests/support/error_text.h"
 #include "train/plan/machine.h"
 
 namespace trident::testing {
@@ -109,10 +110,7 @@ TEST_F(Graphs, KeepTheBitsOfTiedWeightsInHalfPrecision) { EXPECT_GT(expect_same(
 // Bits are drawn anew in every update: the update's number is not part of the graph.
 TEST_F(Graphs, KeepTheBitsOfStochasticRounding) {
   const std::vector<std::string> rounding{"precision.compute=bf16", "precision.stochastic_rounding=true"};
-  const auto with = [&](std::vector<std::string> settings) {
-    settings.insert(settings.end(), rounding.begin(), rounding.end());
-    return settings;
-  };
+  const auto with = [&](const std::vector<std::string>& settings) { return plus(settings, rounding); };
   for (const auto& layout : {std::vector<std::string>{"parallel=\"2DP x 2PP\"", "parallel.zero=zero3"}, {"parallel=\"2TP\""}}) {
     const simulated::GraphUses uses = expect_same(llama(), with(layout), 3);
     EXPECT_GT(uses.launched, uses.instantiated);

@@ -154,10 +154,4 @@ inline void expect_close(const Values& actual, const Values& expected, RowType t
   }
 }
 
-inline Values sum_of(const Values& a, const Values& b) {
-  Values result(a);
-  for (std::size_t i = 0; i < a.size(); ++i) result[i] += b[i];
-  return result;
-}
-
 }  // namespace trident::testing

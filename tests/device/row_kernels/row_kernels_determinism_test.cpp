@@ -1,7 +1,9 @@
-// A row's bits do not depend on the other rows, on its place or its address.
+// A row's bits do not depend on the other rows, on its place or its address; sums over rows are formed in the order of the rows.
 #include <cstdint>
 
-#include "case_table.h"
+#include "fused_passes.h"
+#include "kernel_fixture.h"
+#include "tests/support/reference_ops.h"
 
 namespace trident::testing {
 namespace {
@@ -100,18 +102,47 @@ TEST_P(RowKernelDeterminism, ParameterGradientsOfSplitCallsAreThoseOfOneCall) {
   EXPECT_EQ(split.bits(), whole.bits());
 }
 
-TEST_P(RowKernelDeterminism, SwiGlu) {
+TEST_P(RowKernelDeterminism, SumsAreFormedInFloatInTheOrderOfTheRows) {
+  const Index rows = 13, first_row = 20, table_rows = 9;
+  for (const Index width : {1, 33, 1029}) {
+    Random random(static_cast<unsigned>(width));
+    const Values x = random.values(t_, rows * width);
+    const std::vector<std::int32_t> tokens = random.integers(rows, 15, 34);
+    std::vector<float> terms(x.begin(), x.end()), sums(static_cast<std::size_t>(width), 0.5f);
+    std::vector<float> table(static_cast<std::size_t>(table_rows * width), 0.5f);
+    Operand in(t_, x), sum(kF32, Values(sums.begin(), sums.end())), d_table(kF32, Values(table.begin(), table.end()));
+    reference::sum_rows(sums.data(), terms.data(), rows, width);
+    k_.sum_rows(t_, sum.floats(), in.data(), nullptr, rows, width, Accumulate::kYes);
+    EXPECT_EQ(sum.values(), Values(sums.begin(), sums.end())) << width;
+    reference::embedding_backward(table.data(), terms.data(), tokens.data(), rows, width, first_row, table_rows);
+    k_.embedding_backward(t_, d_table.floats(), in.data(), tokens.data(), rows, width, first_row, table_rows);
+    EXPECT_EQ(d_table.values(), Values(table.begin(), table.end())) << width;
+  }
+}
+
+// Backward leaves in d_out what forward gave.
+TEST_P(RowKernelDeterminism, Activations) {
   for (const Index width : {3, 37, 130}) {
     Random random(static_cast<unsigned>(width));
-    Operand gate_up(t_, random.values(t_, kRows * 2 * width)), d_out(t_, random.values(t_, kRows * width));
+    Operand gate_up(t_, random.values(t_, kRows * 2 * width)), d_out(t_, random.values(t_, kRows * width)),
+        forward(t_, kRows * width), d_in(t_, kRows * 2 * width);
     expect_row_alone(t_, width, Values(static_cast<std::size_t>(kRows * width)),
                      [&](void* out, Index r, Index rows) { k_.swiglu_forward(t_, out, gate_up.at(r * 2 * width), rows, width); });
     expect_row_alone(t_, 2 * width, Values(static_cast<std::size_t>(kRows * 2 * width)), [&](void* out, Index r, Index rows) {
       Operand d = d_out;
       k_.swiglu_backward(t_, out, d.at(r * width), gate_up.at(r * 2 * width), rows, width);
     });
+    Operand d = d_out;
+    k_.swiglu_backward(t_, d_in.data(), d.data(), gate_up.data(), kRows, width);
+    k_.swiglu_forward(t_, forward.data(), gate_up.data(), kRows, width);
+    EXPECT_EQ(d.bits(), forward.bits()) << "swiglu of " << width;
+    k_.gelu_backward(t_, d_in.data(), d_out.data(), gate_up.data(), kRows * width);
+    k_.gelu_forward(t_, forward.data(), gate_up.data(), kRows * width);
+    EXPECT_EQ(d_out.bits(), forward.bits()) << "gelu of " << width;
   }
 }
+
+TEST_P(RowKernelDeterminism, FusedPassesAreTheTwoOneAfterTheOther) { expect_fused_passes(k_, t_); }
 
 TEST_P(RowKernelDeterminism, CrossEntropy) {
   const Index columns = 203;

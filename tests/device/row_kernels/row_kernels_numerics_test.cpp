@@ -248,6 +248,16 @@ TEST(RowType, OfComputeTypes) {
   EXPECT_THROW(row_type(DType::kI32), InternalError);
 }
 
+TEST(RowKernelTable, EveryKernelIsThereAtEveryLevel) {
+  for (const IsaLevel level : {IsaLevel::kBaseline, IsaLevel::kAvx2, IsaLevel::kAvx512}) {
+    const RowKernels& table = row_kernels(level);
+    EXPECT_EQ(table.level, level);
+    void* pointers[sizeof(RowKernels) / sizeof(void*)];
+    std::memcpy(pointers, &table, sizeof(table));
+    for (std::size_t i = 1; i < std::size(pointers); ++i) EXPECT_NE(pointers[i], nullptr) << "kernel number " << i;
+  }
+}
+
 TEST(RowKernelTable, UnknownLevelIsAnError) { EXPECT_THROW(row_kernels(static_cast<IsaLevel>(9)), InternalError); }
 
 }  // namespace

@@ -20,6 +20,7 @@
 #include "planner/bench/step_overheads.h"
 #include "planner/predict/forecast.h"
 #include "planner/price/cpu_prices.h"
+#include "tests/support/error_text.h"
 #include "tests/support/layout_run.h"
 #include "tests/support/no_gpus.h"
 #include "train/config/resolve_tuning.h"
@@ -32,9 +33,7 @@ namespace {
 using testing::NoGpus;
 
 TrainConfig config_of(const std::vector<std::string>& settings, const std::string& text = testing::tiny_llama_config()) {
-  std::vector<std::string> all{"run.dir=\"unused\"", "run.steps=1", "data.train=\"unused\"", "device=\"cpu\""};
-  all.insert(all.end(), settings.begin(), settings.end());
-  return parse_train_config(text, "test", all);
+  return parse_train_config(text, "test", plus({"run.dir=unused", "run.steps=1", "data.train=unused", "device=cpu"}, settings));
 }
 
 BenchReport bench(const TrainConfig& config) {
@@ -312,10 +311,7 @@ TEST(StepOverheads, ColumnsInProportionAreRefused) {
 }
 
 RunPlan plan_of(const std::vector<std::string>& settings) {
-  std::vector<std::string> all{"run.dir=\"unused\"", "run.steps=1", "data.train=\"unused\"", "device=\"cpu\"",
-                               "run.threads_per_rank=1"};
-  all.insert(all.end(), settings.begin(), settings.end());
-  const TrainConfig config = parse_train_config(testing::tiny_llama_config(), "test", all);
+  const TrainConfig config = config_of(plus({"run.threads_per_rank=1"}, settings));
   return make_run_plan(config, resolve_model(config), 0, kAnyMachine);
 }
 

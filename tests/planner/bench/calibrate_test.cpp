@@ -26,10 +26,8 @@ CpuRates quick() {
 }
 
 RunPlan plan_of(const std::string& text, const std::vector<std::string>& settings) {
-  std::vector<std::string> all{"run.dir=\"unused\"", "run.steps=1", "data.train=\"unused\"", "device=\"cpu\"",
-                               "run.threads_per_rank=1"};
-  all.insert(all.end(), settings.begin(), settings.end());
-  const TrainConfig config = parse_train_config(text, "test", all);
+  const TrainConfig config = parse_train_config(text, "test", plus({"run.dir=unused", "run.steps=1", "data.train=unused",
+                                                                    "device=cpu", "run.threads_per_rank=1"}, settings));
   return make_run_plan(config, resolve_model(config), 0, kAnyMachine);
 }
 

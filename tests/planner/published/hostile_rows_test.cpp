@@ -118,7 +118,7 @@ TEST(HostileRows, EachMutatedRowIsOneAnswer) {
   const auto any = [&](std::size_t count) { return std::uniform_int_distribution<std::size_t>(0, count - 1)(random); };
   const std::vector<JsonValue> rows = kinds_of_rows(), values = hostile_values();
   int answered = 0, refused = 0;
-  for (int i = 0; i < 20000; ++i) {
+  for (int i = 0; i < 5000; ++i) {
     JsonValue row = rows[any(rows.size())];
     std::string what;
     for (std::size_t changes = 1 + any(2); changes > 0; --changes) {
@@ -135,8 +135,8 @@ TEST(HostileRows, EachMutatedRowIsOneAnswer) {
     if (HasFatalFailure()) return;
     ++(answer.find("unsupported") ? refused : answered);
   }
-  EXPECT_GT(answered, 1000);
-  EXPECT_GT(refused, 2000);
+  EXPECT_GT(answered, 250);
+  EXPECT_GT(refused, 500);
 }
 
 // A member that is absent or null is refused, or what stands for it is said, or it makes no difference.

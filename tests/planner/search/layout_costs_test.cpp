@@ -14,6 +14,7 @@
 #include "planner/price/cluster.h"
 #include "planner/price/gpu_prices.h"
 #include "planner/predict/forecast.h"
+#include "tests/support/error_text.h"
 #include "tests/train/large_machine.h"
 
 namespace trident {
@@ -59,9 +60,8 @@ const std::vector<std::string> kLongSamples = {"eval.every=2", "data.split=9,1",
 TrainConfig config_of(const Space& space) {
   const std::string text = R"({"model": )" + space.model + R"(, "batch": {"global": )" + std::to_string(space.batch) +
                            R"(, "sequence": )" + std::to_string(space.sequence) + R"(}, "optimizer": {"lr": 1e-3}})";
-  std::vector<std::string> settings = {"run.dir=unused", "run.steps=1", "data.train=none", "precision.compute=bf16"};
-  settings.insert(settings.end(), space.settings.begin(), space.settings.end());
-  return parse_train_config(text, "a space", settings);
+  return parse_train_config(
+      text, "a space", plus({"run.dir=unused", "run.steps=1", "data.train=none", "precision.compute=bf16"}, space.settings));
 }
 
 // A cluster whose parts all matter: slow links, factors of overlapping, time to launch.
@@ -71,12 +71,18 @@ GpuPrices prices_of(const std::string& cluster_name) {
   return {cluster.gpu, cluster.links};
 }
 
+// `ctest -C Full` looks at all of them, and `ctest` at each third one, where there are many.
 std::vector<SearchLayout> layouts_of(const Space& space, const ModelConfig& model) {
   SearchSpace search{.gpus = space.gpus, .global_batch = space.batch, .sequence = space.sequence};
   search.micro = {1, 2, 4};
   search.zero.push_back(ZeroPreset::kShardGradOp);
   Rejections rejections;
-  return enumerate_layouts(search, model, rejections);
+  std::vector<SearchLayout> layouts = enumerate_layouts(search, model, rejections);
+  const std::string_view suite = ::testing::UnitTest::GetInstance()->current_test_info()->test_suite_name();
+  std::size_t number = 0;
+  if (layouts.size() > 100 && !suite.starts_with("Full"))
+    std::erase_if(layouts, [&](const SearchLayout&) { return number++ % 3 != 0; });
+  return layouts;
 }
 
 class LayoutCostsOf : public ::testing::TestWithParam<Space> {};
@@ -105,7 +111,7 @@ TEST_P(LayoutCostsOf, MemoryIsToTheByteThatOfDryRuns) {
     }
     ASSERT_EQ(costs.worst_memory(layout).memory.total(), most) << to_string(layout);
   }
-  EXPECT_GE(compared, GetParam().gpus == 1 ? 6 : 100);
+  EXPECT_GE(compared, GetParam().gpus == 1 ? 6 : 50);
   RecordProperty("ranks", compared);
 }
 
@@ -137,18 +143,23 @@ TEST_P(LayoutCostsOf, TimeIsThatOfTheSimulator) {
   EXPECT_LE(bound.error, 1e-12) << bound.where;
 }
 
-INSTANTIATE_TEST_SUITE_P(Spaces, LayoutCostsOf,
-                         ::testing::Values(Space{"Llama8", kLlama, 8}, Space{"Llama1", kLlama, 1, 6}, Space{"Gpt2Tied8", kGpt2, 8},
-                                           Space{"LlamaWithoutOverlap", kLlama, 4, 24, 64, {"parallel.overlap=false"}},
-                                           Space{"Gpt2Fp32", kGpt2, 4, 24, 64, {"precision.compute=fp32", "cuda.tf32=true"}},
-                                           Space{"LlamaDocuments", kLlama, 4, 24, 62, kDocuments},
-                                           Space{"MistralWindow", kMistral, 4, 24, 63},
-                                           Space{"MistralSamples", kMistral, 4, 24, 64, kSamples},
-                                           Space{"Qwen2FullLayersSamples", kQwen2Full, 4, 8, 64, kLongSamples},
-                                           Space{"Gpt2Samples", kGpt2, 4, 24, 64, kSamples},
-                                           Space{"Qwen2WindowsAndDocuments", kQwen2, 4, 24, 64, kDocuments},
-                                           Space{"LlamaGraphs", kLlama, 8, 24, 64, {"cuda.graphs=true"}}),
-                         [](const auto& info) { return info.param.name; });
+std::vector<Space> spaces() {
+  return {{"Llama8", kLlama, 8},
+          {"Llama1", kLlama, 1, 6},
+          {"Gpt2Tied8", kGpt2, 8},
+          {"LlamaWithoutOverlap", kLlama, 4, 24, 64, {"parallel.overlap=false"}},
+          {"Gpt2Fp32", kGpt2, 4, 24, 64, {"precision.compute=fp32", "cuda.tf32=true"}},
+          {"LlamaDocuments", kLlama, 4, 24, 62, kDocuments},
+          {"MistralWindow", kMistral, 4, 24, 63},
+          {"MistralSamples", kMistral, 4, 24, 64, kSamples},
+          {"Qwen2FullLayersSamples", kQwen2Full, 4, 8, 64, kLongSamples},
+          {"Gpt2Samples", kGpt2, 4, 24, 64, kSamples},
+          {"Qwen2WindowsAndDocuments", kQwen2, 4, 24, 64, kDocuments},
+          {"LlamaGraphs", kLlama, 8, 24, 64, {"cuda.graphs=true"}}};
+}
+std::string name_of(const ::testing::TestParamInfo<Space>& info) { return info.param.name; }
+INSTANTIATE_TEST_SUITE_P(Spaces, LayoutCostsOf, ::testing::ValuesIn(spaces()), name_of);
+INSTANTIATE_TEST_SUITE_P(FullSpaces, LayoutCostsOf, ::testing::ValuesIn(spaces()), name_of);
 
 // Pipelines of up to 16, stages of unequal length, and many more micro-batches than are written out: on slow links, where
 // gathers and reductions take longer than what they run beside, and on fast ones.

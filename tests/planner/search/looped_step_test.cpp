@@ -16,6 +16,7 @@
 #include "planner/price/gpu_prices.h"
 #include "planner/price/program_loops.h"
 #include "planner/search/layout_costs.h"
+#include "tests/support/error_text.h"
 #include "tests/train/large_machine.h"
 #include "train/plan/machine.h"
 
@@ -26,9 +27,8 @@ TrainConfig config_of(int layers, std::int64_t batch, const std::vector<std::str
   const std::string text = R"({"model": {"model_type": "gpt2", "n_embd": 256, "n_layer": )" + std::to_string(layers) +
                            R"(, "n_head": 8, "n_positions": 128, "vocab_size": 5000}, "batch": {"global": )" +
                            std::to_string(batch) + R"(, "sequence": 128}, "optimizer": {"lr": 1e-3}})";
-  std::vector<std::string> settings{"run.dir=unused", "run.steps=1", "data.train=none", "precision.compute=bf16"};
-  settings.insert(settings.end(), more.begin(), more.end());
-  return parse_train_config(text, "a loop", settings);
+  return parse_train_config(
+      text, "a loop", plus({"run.dir=unused", "run.steps=1", "data.train=none", "precision.compute=bf16"}, more));
 }
 
 struct Shape {
