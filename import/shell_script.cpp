@@ -23,8 +23,7 @@ int count_of(const Variable& array) {
   return array.items.empty() || why_of(array.items[0]) == 0 ? static_cast<int>(array.items.size()) : -1;
 }
 void set_unknown(Variable& variable, const std::string& name, int at, int why) {
-  variable.items.assign(1, {});
-  for (const char c : "$" + name) variable.items[0].push_back({c, at, why});
+  variable.items = {text_of("$" + name, at, why)};
 }
 
 std::string Script::path_of(std::string_view name) const {
@@ -94,6 +93,7 @@ void Script::unset(const std::vector<Text>& words, int why) {
     if (is_function && why == 0) functions.erase(bytes_of(word));
     if (is_function) continue;
     const std::string text = bytes_of(word), name = text.substr(0, text.find('['));
+    if (why == 0 && name == text) own_names.insert(name);
     if (!variables.contains(name)) continue;
     if (why == 0 && name == text) erase(name, word.front().at);
     else doubt(name, word.front().at, why);
