@@ -22,8 +22,8 @@ bool has_adapter(const Facts& facts) { return facts.find("adapter.type") != null
 
 std::string_view stage_fact(const Facts& facts) { return facts.find("@stage") != nullptr ? "@stage" : "@program"; }
 
-constexpr std::array<std::string_view, 10> kOtherMethods = {"reward", "grpo", "kto", "orpo",  "rloo",
-                                                            "ppo",    "gkd",  "cpo", "simpo", "distillation"};
+constexpr std::array<std::string_view, 11> kOtherMethods = {"reward", "rm",  "grpo", "kto",   "orpo",        "rloo",
+                                                            "ppo",    "gkd", "cpo",  "simpo", "distillation"};
 
 // " (loss.type orpo: not built yet; use loss.type dpo, ...)"
 std::string instead_of(std::string_view method) {
@@ -159,6 +159,8 @@ void derive_samples(Facts& facts, Stage stage) {
 }
 
 }  // namespace
+
+void check_stage(const Facts& facts) { stage_of(facts); }
 
 void take_stage_defaults(Facts& facts, const std::set<ForeignSystem>& systems) {
   if (systems.contains(kSwift) && systems.contains(kMegatron))  // megatron sft

@@ -145,6 +145,7 @@ class Resolver {
   Import run(const std::vector<ForeignLeaf>& leaves) {
     std::vector<std::string> faults;  // all of them are told at once
     for (const ForeignLeaf& leaf : leaves) collect(faults, [&] { judge(leaf); });
+    if (present_.contains(ForeignSystem::kHuggingFace)) check_stage(facts_);  // before the arguments that go with it
     refuse_all(faults);
     take_base();
     if (present_.contains(ForeignSystem::kHuggingFace)) take_stage_defaults(facts_, present_);

@@ -132,6 +132,7 @@ TEST(HuggingFaceImport, AProgramOfTrlHasItsDefaults) {
   EXPECT_EQ(became(other, "precision.compute"), "\"fp32\"");
   EXPECT_EQ(became(other, "data.samples") + became(other, "recompute.policy"), "");
   expect_refusal({{"program", "grpo.py"}}, "run.sh:1 program: grpo.py: ");
+  expect_refusal({{"program", "grpo.py"}, {"unheard_of", 1}}, "run.sh:1 program: grpo.py: no training by grpo here");
 }
 
 TEST(HuggingFaceImport, WhatIsGivenGoesBeforeDefaults) {
