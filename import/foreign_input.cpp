@@ -338,6 +338,7 @@ class Inputs {
                                       : is_open    ? std::nullopt
                                                    : std::optional(leaf.system),
                                       is_fsdp ? "fsdp_config" : "");
+    if (name == "fsdp") leaves_[i].is_replaced = true, leaves_[i].remark = "its file is read";
     const auto script = folders_.find(leaf.file);
     if (script != folders_.end() && !script->second && std::filesystem::path(text).is_relative())
       leaves_[i].note = fmt::format("{} is taken, as nobody knows where the script goes by cd", file);
@@ -356,7 +357,8 @@ class Inputs {
   void replace_keys(const std::string& file, ForeignSystem system, std::size_t first, const std::string& by) {
     std::map<std::string, const ForeignLeaf*> flags;
     for (std::size_t k = first; k < leaves_.size(); ++k)
-      if (leaves_[k].system == system && leaves_[k].file == by) flags.emplace(setting_of(leaves_[k]), &leaves_[k]);
+      if (const ForeignLeaf& leaf = leaves_[k]; leaf.system == system && leaf.file == by && !leaf.is_replaced)
+        flags.emplace(setting_of(leaf), &leaf);
     for (ForeignLeaf& leaf : leaves_) {
       const auto flag = leaf.file == file && leaf.system == system ? flags.find(setting_of(leaf)) : flags.end();
       if (flag == flags.end()) continue;

@@ -213,6 +213,7 @@ class Resolver {
       one.key.verdict = row->verdict, one.to = key_of(row->to);
       return facts_.take(one.to, {leaf.value, one.origin});
     }
+    if (!rows.empty() && leaf.is_replaced) return;  // its remark says by what
     std::vector<std::string> words(rows.size(), text_of(leaf.value));
     if (!rows.empty() && rows.front()->convert == Convert::kWords) {
       rows.clear(), words.clear();
@@ -227,7 +228,6 @@ class Resolver {
         return;
       }
     }
-    if (!rows.empty() && leaf.is_replaced) return;  // its remark says by what
     // Rows of one flag may be of several facts, which do not know of one another.
     const auto [first, is_first] = flags_.try_emplace(std::pair(leaf.system, leaf.key), rows, one.origin);
     if (leaf.key.starts_with('-') && !is_first && first->second.first != rows)

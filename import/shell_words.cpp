@@ -37,7 +37,10 @@ struct Sum {
   double choice() {
     const double condition = comparison();
     if (!takes('?')) return condition;
+    if (levels == kMaxForeignDepth) return std::numeric_limits<double>::quiet_NaN();
+    ++levels;
     const double yes = choice(), no = takes(':') ? choice() : std::numeric_limits<double>::quiet_NaN();
+    --levels;
     return std::isnan(condition + yes + no) ? condition + yes + no : condition != 0 ? yes : no;
   }
   double comparison() {
@@ -107,7 +110,7 @@ std::optional<std::pair<std::size_t, std::size_t>> range_of(std::string_view how
 
 // The value after an expansion such as "%.*", "##*/", "//a/b", ":0:3" or "^^"; nothing: one that is not followed.
 std::optional<std::string> expanded(std::string_view text, std::string_view how) {
-  constexpr std::size_t kLongest = 1024;  // of texts whose parts are compared
+  constexpr std::size_t kLongest = 512;  // of texts whose parts are compared
   const char sign = how[0];
   if (sign == ':') {
     const auto range = range_of(how, text.size());
@@ -135,9 +138,11 @@ std::optional<std::string> expanded(std::string_view text, std::string_view how)
   }
   const std::string other = without_escapes(how.substr(std::min(how.size(), slash + 1)));
   std::string changed;
+  const bool is_open = has(pattern, '*');  // else it is of texts as long as it
   for (std::size_t i = 0, times = 0; i < text.size();) {
-    std::size_t length = times == 0 || is_twice ? text.size() - i : 0;
-    while (length > 0 && !is_match(text.substr(i, length), pattern)) --length;
+    const std::size_t rest = times == 0 || is_twice ? text.size() - i : 0;
+    std::size_t length = is_open ? rest : pattern.size() <= rest ? pattern.size() : 0;
+    while (length > 0 && !is_match(text.substr(i, length), pattern)) length = is_open ? length - 1 : 0;
     if (length > 0) changed += other, i += length, ++times;
     else changed += text[i++];
   }
@@ -447,8 +452,10 @@ void WordReader::put_variable(Fields& out, std::size_t begin, const std::string&
     items = first < items.size() ? std::vector<Text>{items[first]} : std::vector<Text>();
   }
   if (!how.empty()) {
-    for (const Text& item : items)
+    for (const Text& item : items) {
+      script_.spend(item.size() * (how[0] == '/' && has(how, '*') ? item.size() : 1), at(begin));
       if (why_of(item) != 0) return put_unknown(out, begin, why_of(item));
+    }
     if (!change(items, how, is_all, is_of_arguments, at(begin))) return put_not_executed(out, begin);
   }
   has_no_items_ |= is_all && items.empty();

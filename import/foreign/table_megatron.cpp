@@ -383,6 +383,8 @@ constexpr ForeignKey kMegatronRows[] = {
      "transformer_timers, report_topk_accuracies, trace_dir, "
      "logging_level, config_logger_dir, dump_param_to_param_group_map", "metrics.jsonl always has tokens/s, MFU, bytes and memory"),
     {"eval_interval", kMapped, "eval.every"},
+    {"eval_iters = 0", kMapped, "eval.every@no_evaluation", "true", "nothing is evaluated: eval.every is 0"},
+    differs("eval_iters = -1", "ms-swift's word for the whole validation data: eval.steps says how many batches are taken"),
     {"eval_iters", kMapped, "eval.steps", "", "", "100"},
     differs("eval_global_batch_size, eval_micro_batch_size, start_eval_at_iter, full_validation", "evaluations take eval.steps "
      "batches of batch.global, every eval.every steps"),

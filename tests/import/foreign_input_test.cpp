@@ -413,6 +413,15 @@ TEST_F(ForeignInput, AProgramOfNobodyHasNoDefaults) {
   EXPECT_FALSE(import_files({add("run.sh", "torchrun --nproc_per_node 2 loop.py --bf16")}).defaults.empty());
 }
 
+TEST_F(ForeignInput, AFileThatFsdpNamesIsReadInItsPlace) {
+  add("fsdp.json", R"({"fsdp": "shard_grad_op auto_wrap", "fsdp_config": {"fsdp_version": 2}})");
+  const Import import = import_files({add("run.sh", "swift sft --model m --fsdp fsdp.json")});
+  const auto zero = std::ranges::find(import.values, "parallel.zero", &ImportedValue::path);
+  EXPECT_EQ(to_json_text(zero->value), "\"shard_grad_op\"");
+  const auto flag = std::ranges::find(import.keys, "--fsdp", [](const ImportedKey& key) { return key.leaf.key; });
+  EXPECT_EQ(flag->note, "its file is read");
+}
+
 TEST_F(ForeignInput, MegatronOfSwiftHasFlagsOfBoth) {
   EXPECT_EQ(of_command("NPROC_PER_NODE=2 megatron sft --model m --micro_batch_size 4 --lr 1e-5 --optimizer adam --max_length 8"),
             "ms-swift --model=\"m\"\nMegatron-LM --micro_batch_size=\"4\"\nMegatron-LM --lr=\"1e-5\"\n"
