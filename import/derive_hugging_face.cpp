@@ -89,8 +89,15 @@ void take_trl_defaults(Facts& facts, Stage stage) {
   take("PEFT", "adapter.target_modules", is_gpt2 ? JsonValue::Array{"c_attn"} : JsonValue::Array{"q_proj", "v_proj"});
 }
 
-// Arguments of adapters and of quantization say nothing without an adapter and a format.
+// Arguments of adapters and of quantization say nothing without an adapter and a format. A program such as train_lora.py has no
+// argument that asks for one.
 void derive_adapter(Facts& facts) {
+  const std::string program = facts.word("@program");
+  const std::vector<std::string> name = words_in(program.substr(program.rfind('/') + 1), "_-.");
+  if (facts.find("adapter.type") == nullptr && std::ranges::any_of(name, [](const auto& part) { return part.ends_with("lora"); })) {
+    facts.set("adapter.type", "lora", {"@program"});
+    facts.take("adapter.target_modules", {JsonValue::Array{"q_proj", "v_proj"}, "PEFT's default", Weight::kDefault});
+  }
   if (facts.is_on("@all_linear")) facts.set("adapter.target_modules", JsonValue::Array{"all-linear"}, {"@all_linear"});
   if (!has_adapter(facts))
     facts.erase_block("adapter.");

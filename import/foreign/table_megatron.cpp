@@ -301,6 +301,7 @@ constexpr ForeignKey kMegatronRows[] = {
      "additions"),
     differs("train_data_exact_num_epochs", "run.epochs counts passes over the data"),
     always("train_mode = pretrain", "the next token is predicted"),
+    differs("train_mode = finetune", kWithData),
     always("dataset, max_padding_length, patch_tokenizer_type, special_tokens, keep_last, time, verbosity, version", "token files "
      "are made already"),
     {"split", kMapped, "data.split"},
