@@ -57,8 +57,22 @@ std::optional<ForeignSystem> program_system(std::string_view program) {
   return std::nullopt;
 }
 
-constexpr std::string_view kOtherModels =  // parts of the names of Megatron-LM's programs
-    "bert t5 ict retro realm orqa biencoder vision vlm dino inpaint classify multimodal mamba hybrid prefix";
+constexpr std::string_view kLeftOut = "... [...]";
+constexpr std::string_view kOtherModels =  // parts of the names of programs
+    "mlm plm glue xnli qa ner squad swag summarization translation seq2seq ctc dreambooth bert t5 ict retro realm orqa biencoder "
+    "vision vlm dino inpaint classify multimodal mamba hybrid prefix";
+// Parts of the names of programs that train nothing, and of those that train whatever else their names say.
+constexpr std::string_view kOtherPrograms = "preprocess convert converter generate generation inference infer eval evaluate "
+                                            "evaluation server serve export merge bench benchmark tokenize test pytest",
+                           kTrainings = "train training trainer pretrain pretraining finetune finetuning sft dpo";
+bool has_part(std::string_view name, std::string_view parts) {
+  for (; !name.empty(); name.remove_prefix(std::min(name.size(), name.find_first_of("_-.") + 1))) {
+    const std::size_t end = name.find_first_of("_-.");
+    if (is_listed(name.substr(0, end), parts)) return true;
+    if (end == name.npos) return false;
+  }
+  return false;
+}
 constexpr std::string_view kClis = "swift megatron trl axolotl llamafactory-cli",  // they take an action first
                            kActions = "train sft pt rlhf dpo kto grpo rloo reward orpo cpo simpo gkd ppo";
 
@@ -154,11 +168,28 @@ class Command {
     const auto counts = [](const ForeignLeaf& leaf) { return flag_name(leaf.key) == "nproc_per_node"; };
     if (launcher.kind == Starter::kRanks && launcher.name != "deepspeed" && std::ranges::none_of(leaves_, counts))
       add(ForeignSystem::kLauncher, *launcher.word, "torchrun", true);
+    for (std::size_t i = first; launcher.name == "deepspeed" && i < leaves_.size(); ++i)
+      if (const std::size_t gpus = is_listed(leaves_[i].key, "--include -i") ? included(leaves_[i].value) : 0; gpus > 0) {
+        add(ForeignSystem::kLauncher, *launcher.word, "include.ranks", static_cast<std::int64_t>(gpus));
+        break;
+      }
     for (std::size_t i = first; launcher.kind == Starter::kOuter && i < leaves_.size(); ++i) {
       std::string& key = leaves_[i].key;
       if (key == "-N") key = launcher.name == "srun" ? "--nodes" : "--npernode";
       if (starts_another) key = fmt::format("{}.{}", launcher.name, flag_name(key));
     }
+  }
+  // How many GPUs "a:0,1@b:2" names; 0: all of some machine, or none.
+  static std::size_t included(const JsonValue& value) {
+    std::string_view rest = value.is_string() ? value.as_string() : std::string_view();
+    std::size_t count = 0;
+    for (; !rest.empty(); rest.remove_prefix(std::min(rest.size(), rest.find('@') + 1))) {
+      const std::string_view node = rest.substr(0, rest.find('@'));
+      if (!is_in(":", node)) return 0;
+      count += 1 + static_cast<std::size_t>(std::ranges::count(node, ','));
+      if (node == rest) break;
+    }
+    return count;
   }
   // Slurm computes tasks from the first of these that is said: how many there are, how many of each node, and here of its GPUs.
   void take_batch(bool starts_ranks) {
@@ -194,11 +225,11 @@ class Command {
     if (is_listed(name, kClis)) {
       action = words_[0].text;
       if (is_listed(name, "trl axolotl")) passes_on_ = ForeignSystem::kAccelerate;
-      if (name == "megatron") passes_on_ = ForeignSystem::kMegatron;
       skip_word();
     }
     const bool has_file = !words_.empty() && !is_flag(words_[0].text) && is_configuration(words_[0].text);
     const std::optional<ForeignSystem> own = program_system(program.text);
+    if (!own && action.empty() && has_part(name, kOtherPrograms) && !has_part(name, kTrainings)) return false;
     const bool is_titan = own == ForeignSystem::kTorchtitan || has_flag("job.config_file");
     ForeignSystem system = ForeignSystem::kHuggingFace;
     if (is_titan || own) system = own.value_or(ForeignSystem::kTorchtitan);
@@ -211,16 +242,13 @@ class Command {
     if (is_titan && has_flag("module config") && !has_flag("job.config_file"))
       fail(program, "torchtitan's configuration is a Python program since 0.3; print the Config as JSON there and import that");
     system = forced_.value_or(system);
-    for (std::string_view rest = name; system == ForeignSystem::kMegatron && !rest.empty();) {
-      const std::string_view part = rest.substr(0, rest.find_first_of("_-."));
-      if (is_listed(part, kOtherModels))
-        fail(program, fmt::format("{} trains another model than a decoder of text; give a command of pretrain_gpt.py",
-                                  in_quotes(name)));
-      rest.remove_prefix(std::min(rest.size(), part.size() + 1));
-    }
-    // Tables that have such a row say whose defaults count by it.
+    if (const bool is_megatron = system == ForeignSystem::kMegatron; has_part(name, kOtherModels) && (is_megatron || !own))
+      fail(program, fmt::format("{} trains another model than a decoder of text; give a command of {}", in_quotes(name),
+                                is_megatron ? "pretrain_gpt.py" : "sft.py, dpo.py or run_clm.py"));
+    // Tables that have such a row say whose defaults count by it. A program without arguments may be anybody's.
     const std::string words = action.empty() ? program.text : fmt::format("{} {}", name, action);
-    if (find_foreign_key(system, "program", words) != nullptr) add(system, program, "program", words);
+    const bool is_known = !words_.empty() || !action.empty() || has_part(name, kTrainings) || !program.unknown.empty();
+    if (is_known && find_foreign_key(system, "program", words) != nullptr) add(system, program, "program", words);
     if (has_file) {
       add(system, words_[0], "config", words_[0].text);
       skip_word();
@@ -254,6 +282,7 @@ class Command {
       const ShellWord& word = words[i++];
       const std::string& text = word.text;
       const std::size_t equals = text.find('=');
+      if (is_listed(text, kLeftOut)) fail(word, "\"...\" stands for words that are not here; write them, or leave it out");
       if (text == "--" && system == ForeignSystem::kAxolotl)
         return take_flags(words.subspan(i), ForeignSystem::kAccelerate);  // `axolotl train` passes them on
       if (!is_flag(text) || equals != text.npos) {
@@ -266,7 +295,7 @@ class Command {
       }
       const ShellWord* unknown = nullptr;
       JsonValue::Array values;
-      for (; i < words.size() && !is_flag(words[i].text); ++i) {
+      for (; i < words.size() && !is_flag(words[i].text) && !is_listed(words[i].text, kLeftOut); ++i) {
         values.emplace_back(words[i].text);
         if (unknown == nullptr && !words[i].unknown.empty()) unknown = &words[i];
       }
@@ -280,9 +309,7 @@ class Command {
     const auto row_of = [&](ForeignSystem one) { return find_foreign_key(one, flag_name(key), ""); };
     if (passes_on_ && (system == ForeignSystem::kHuggingFace || base_of(system))) {
       const ForeignKey *const own = row_of(system), *const other = foreign_tables().find_key(*passes_on_, flag_name(key));
-      const bool is_own = own != nullptr && (own->verdict != Verdict::kRefused || *passes_on_ != ForeignSystem::kMegatron ||
-                                             flag_name(key) == "loss_scale");  // a name of weights there, no number
-      if (!is_own && other != nullptr) system = *passes_on_;
+      if (own == nullptr && other != nullptr) system = *passes_on_;
     }
     if (unknown != nullptr) {  // the user gives one value later; other words may be flags
       const ForeignKey* const row = row_of(system);
@@ -292,7 +319,8 @@ class Command {
       const Option* const option = row == nullptr ? nullptr : find_option(key_of(row->to));
       const bool takes_list = (row != nullptr && row->convert == Convert::kList) ||
                               (option != nullptr && (takes(option->takes, Takes::kSources) || takes(option->takes, Takes::kTexts)));
-      if (is_switch || (value.is_array() && !takes_list) || (unknown == &word && !key.starts_with('-')))
+      const bool is_name = unknown == &word && (!key.starts_with('-') || key.find_first_of("$`<") != key.npos);
+      if (is_switch || is_name || (value.is_array() && !takes_list))
         fail(*unknown, unknown->unknown + (unknown->unknown.starts_with("it ") ? "; give import the command alone" : ""));
     }
     leaves_.push_back(

@@ -22,8 +22,8 @@ bool has_adapter(const Facts& facts) { return facts.find("adapter.type") != null
 
 std::string_view stage_fact(const Facts& facts) { return facts.find("@stage") != nullptr ? "@stage" : "@program"; }
 
-constexpr std::array<std::string_view, 10> kOtherMethods = {"reward", "grpo", "kto", "orpo",  "rloo",
-                                                            "ppo",    "gkd",  "cpo", "simpo", "distillation"};
+constexpr std::array<std::string_view, 11> kOtherMethods = {"reward", "rm",  "grpo", "kto",   "orpo",        "rloo",
+                                                            "ppo",    "gkd", "cpo",  "simpo", "distillation"};
 
 // " (loss.type orpo: not built yet; use loss.type dpo, ...)"
 std::string instead_of(std::string_view method) {
@@ -89,8 +89,15 @@ void take_trl_defaults(Facts& facts, Stage stage) {
   take("PEFT", "adapter.target_modules", is_gpt2 ? JsonValue::Array{"c_attn"} : JsonValue::Array{"q_proj", "v_proj"});
 }
 
-// Arguments of adapters and of quantization say nothing without an adapter and a format.
+// Arguments of adapters and of quantization say nothing without an adapter and a format. A program such as train_lora.py has no
+// argument that asks for one.
 void derive_adapter(Facts& facts) {
+  const std::string program = facts.word("@program");
+  const std::vector<std::string> name = words_in(program.substr(program.rfind('/') + 1), "_-.");
+  if (facts.find("adapter.type") == nullptr && std::ranges::any_of(name, [](const auto& part) { return part.ends_with("lora"); })) {
+    facts.set("adapter.type", "lora", {"@program"});
+    facts.take("adapter.target_modules", {JsonValue::Array{"q_proj", "v_proj"}, "PEFT's default", Weight::kDefault});
+  }
   if (facts.is_on("@all_linear")) facts.set("adapter.target_modules", JsonValue::Array{"all-linear"}, {"@all_linear"});
   if (!has_adapter(facts))
     facts.erase_block("adapter.");
@@ -159,6 +166,8 @@ void derive_samples(Facts& facts, Stage stage) {
 }
 
 }  // namespace
+
+void check_stage(const Facts& facts) { stage_of(facts); }
 
 void take_stage_defaults(Facts& facts, const std::set<ForeignSystem>& systems) {
   if (systems.contains(kSwift) && systems.contains(kMegatron))  // megatron sft

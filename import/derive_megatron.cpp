@@ -252,6 +252,7 @@ void set_data(Facts& facts) {
 }
 
 void set_run(Facts& facts) {
+  if (facts.is_on("@no_evaluation")) facts.set("eval.every", 0, {"@no_evaluation"});
   fill(facts, "precision.compute", "fp32", ": neither --bf16 nor --fp16");
   if (const Fact* const dir = facts.find("checkpoint.dir")) {  // one folder for the run; a base or --set may say another
     Fact beside = *dir;

@@ -130,6 +130,8 @@ void derive_deepspeed(Facts& facts);                                            
 void derive_megatron(Facts& facts);                                              // the model block from flags
 void derive_torchtitan(Facts& facts);
 void derive_olmo(Facts& facts);
+// Refuses a method that is not there, such as GRPO.
+void check_stage(const Facts& facts);
 // Defaults of what is trained, such as TRL's of supervised fine-tuning, which go before those of the tables.
 void take_stage_defaults(Facts& facts, const std::set<ForeignSystem>& systems);
 // Turns what systems have in common into keys of the option table. Afterwards no "@" fact is left.

@@ -134,7 +134,22 @@ class Inputs {
       i += follow(i, first);
     }
   }
-  std::vector<ForeignLeaf> take() { return std::move(leaves_); }
+  // Arguments of `megatron sft`, of its command and its file, are Megatron-LM's where ms-swift has none of that name.
+  std::vector<ForeignLeaf> take() {
+    const auto is_megatron = [](const ForeignLeaf& leaf) {
+      return leaf.key == "program" && leaf.value.is_string() && leaf.value.as_string().starts_with("megatron ");
+    };
+    const bool passes_on = std::ranges::any_of(leaves_, is_megatron);
+    for (ForeignLeaf& leaf : leaves_) {
+      if (!passes_on || leaf.system != ForeignSystem::kSwift) continue;
+      const ForeignKey* const own = find_foreign_key(leaf.system, leaf.key, "");
+      const bool is_own = own != nullptr && (own->verdict != Verdict::kRefused ||
+                                             plain_foreign_name(leaf.key) == "loss_scale");  // a name of weights there, no number
+      const bool is_others = foreign_tables().find_key(ForeignSystem::kMegatron, leaf.key) != nullptr;
+      if (!is_own && is_others) leaf.system = ForeignSystem::kMegatron;
+    }
+    return std::move(leaves_);
+  }
 
  private:
   struct Known {
@@ -218,8 +233,11 @@ class Inputs {
       std::optional<std::vector<ForeignLeaf>> leaves = leaves_of_command(command, file, system, batch.leaves);
       if (!leaves) continue;
       again |= line.has_value();
-      const auto is_same = [](const ForeignLeaf& a, const ForeignLeaf& b) { return a.key == b.key && a.value == b.value; };
-      if (is_there && std::ranges::equal(*leaves, std::span(leaves_).subspan(first), is_same)) continue;
+      const auto is_same = [](const ForeignLeaf& a, const ForeignLeaf& b) {
+        const ForeignKey* const row = find_foreign_key(a.system, a.key, "");
+        return a.key == b.key && (a.value == b.value || (row != nullptr && row->verdict == Verdict::kLauncher));
+      };
+      if (line && std::ranges::equal(*leaves, std::span(leaves_).subspan(first), is_same)) continue;  // each machine's
       if (is_there)
         refuse_at(file, word.line, word.column,
                   "the script runs this command again with other values; write those of the run that is meant in their place");
@@ -319,6 +337,7 @@ class Inputs {
                                       : is_open    ? std::nullopt
                                                    : std::optional(leaf.system),
                                       is_fsdp ? "fsdp_config" : "");
+    if (name == "fsdp") leaves_[i].is_replaced = true, leaves_[i].remark = "its file is read";
     const auto script = folders_.find(leaf.file);
     if (script != folders_.end() && !script->second && std::filesystem::path(text).is_relative())
       leaves_[i].note = fmt::format("{} is taken, as nobody knows where the script goes by cd", file);
@@ -337,7 +356,8 @@ class Inputs {
   void replace_keys(const std::string& file, ForeignSystem system, std::size_t first, const std::string& by) {
     std::map<std::string, const ForeignLeaf*> flags;
     for (std::size_t k = first; k < leaves_.size(); ++k)
-      if (leaves_[k].system == system && leaves_[k].file == by) flags.emplace(setting_of(leaves_[k]), &leaves_[k]);
+      if (const ForeignLeaf& leaf = leaves_[k]; leaf.system == system && leaf.file == by && !leaf.is_replaced)
+        flags.emplace(setting_of(leaf), &leaf);
     for (ForeignLeaf& leaf : leaves_) {
       const auto flag = leaf.file == file && leaf.system == system ? flags.find(setting_of(leaf)) : flags.end();
       if (flag == flags.end()) continue;

@@ -148,6 +148,7 @@ class Resolver {
       collect(out_.faults, [&] { judge(leaf); });
       if (out_.faults.size() > before) judged_.back().key.verdict = Verdict::kRefused;
     }
+    if (present_.contains(ForeignSystem::kHuggingFace)) check_stage(facts_);  // before the arguments that go with it
     if (!rules_.keeps_faults) refuse_all(out_.faults);
     take_base();
     if (present_.contains(ForeignSystem::kHuggingFace)) take_stage_defaults(facts_, present_);
@@ -216,6 +217,7 @@ class Resolver {
       one.key.verdict = row->verdict, one.to = key_of(row->to);
       return facts_.take(one.to, {leaf.value, one.origin});
     }
+    if (!rows.empty() && leaf.is_replaced) return;  // its remark says by what
     std::vector<std::string> words(rows.size(), text_of(leaf.value));
     if (!rows.empty() && rows.front()->convert == Convert::kWords) {
       rows.clear(), words.clear();
@@ -230,7 +232,6 @@ class Resolver {
         return;
       }
     }
-    if (!rows.empty() && leaf.is_replaced) return;  // its remark says by what
     // Rows of one flag may be of several facts, which do not know of one another.
     const auto [first, is_first] = flags_.try_emplace(std::pair(leaf.system, leaf.key), rows, one.origin);
     if (leaf.key.starts_with('-') && !is_first && first->second.first != rows)

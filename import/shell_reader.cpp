@@ -223,7 +223,7 @@ class Reader : FileReader {
     if (breaks && runs_ == kNever) last->again = std::string::npos;
   }
 
-  // ((N += 1)), whose variables nobody knows afterwards; false: two shells begin here.
+  // ((N > 1)), or ((N += 1)), whose variables nobody knows afterwards; false: two shells begin here.
   bool takes_sum() {
     const std::size_t begin = pos_;
     if (!takes("((")) return false;
@@ -232,7 +232,11 @@ class Reader : FileReader {
     const std::string sum = typed(begin);
     for (const std::string& name : runs_ == kNever ? std::vector<std::string>() : assigned_in(sum))
       script_.doubt(name, at(begin), runs_ != 0 ? runs_ : doubt("the sum", begin));
-    settle(sum == "((1))" ? Outcome::kTrue : Outcome::kUnknown);
+    Fields value{false};
+    if (assigned_in(sum).empty()) arithmetic(value, begin, begin + 2, pos_ - 2, true);
+    const Text text = value.take_one();
+    why_test_ = why_of(text);
+    settle(text.empty() || why_test_ != 0 ? Outcome::kUnknown : bytes_of(text) == "0" ? Outcome::kFalse : Outcome::kTrue);
     return true;
   }
   void settle(Outcome outcome) {
@@ -257,8 +261,7 @@ class Reader : FileReader {
     Variables given;
     const std::size_t begin = pos_, documents = here_documents_.size();
     const int runs = std::exchange(runs_, kNever), presumed = blocks_.back().presumed;
-    const auto is_template = [&] { return pos_ > begin && text_[pos_ - 1].c == '='; };  // A=<PATH>
-    while (skip_blanks(), takes_assignment(&given) || (!is_template() && takes_redirection())) {}
+    while (skip_blanks(), takes_assignment(&given, false) || takes_redirection()) {}
     // Else its variables are those of the command alone.
     const bool is_assignment = ends_word(peek()) && !has("<>(", peek());
     pos_ = begin;
@@ -269,7 +272,7 @@ class Reader : FileReader {
     bool declares = false;
     const auto first_word = [&] { return words.empty() ? "" : bytes_of(words[0]); };
     while (skip_blanks(), takes_redirection() || !ends_word(peek()) || has("<>", peek())) {
-      if ((words.empty() || declares) && takes_assignment(is_assignment ? nullptr : &given)) continue;
+      if ((words.empty() || declares) && takes_assignment(is_assignment ? nullptr : &given, is_assignment || declares)) continue;
       if (words.size() == 2 && first_word() == "function") break;
       const std::size_t before = pos_;
       Fields fields{true};
@@ -475,10 +478,8 @@ std::vector<ShellCommand> read_shell(std::string_view text, std::string_view sou
   for (const ShellWord& word : variables) {
     const std::size_t equals = word.text.find('=');
     shell::Variable& variable = script.variables[word.text.substr(0, equals)];
-    variable.items.assign(1, {});
     variable.is_exported = true;
-    for (const char c : word.text.substr(equals + 1))
-      variable.items[0].push_back({c, script.line_starts.at(static_cast<std::size_t>(word.line) - 1)});
+    variable.items = {shell::text_of(word.text.substr(equals + 1), script.line_starts.at(static_cast<std::size_t>(word.line) - 1))};
   }
   shell::Reader(script, std::move(characters)).read(0);
   if (files != nullptr) *files = std::move(script.files);

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -17,14 +19,87 @@ std::string whole_path(const std::string& path) {
   return error ? "" : whole;
 }
 
+// Integers with + - * / %, comparisons, ?: and parentheses. NaN stands for all else, and stays.
+struct Sum {
+  static constexpr double kMost = 4e15;
+  std::string_view text;
+  int levels = 0;
+
+  bool takes(char c) {
+    text.remove_prefix(std::min(text.size(), text.find_first_not_of(" \t\r\n")));
+    if (text.empty() || text[0] != c) return false;
+    return text.remove_prefix(1), true;
+  }
+  double choice() {
+    const double condition = comparison();
+    if (!takes('?')) return condition;
+    if (levels == kMaxForeignDepth) return std::numeric_limits<double>::quiet_NaN();
+    ++levels;
+    const double yes = choice(), no = takes(':') ? choice() : std::numeric_limits<double>::quiet_NaN();
+    --levels;
+    return std::isnan(condition + yes + no) ? condition + yes + no : condition != 0 ? yes : no;
+  }
+  double comparison() {
+    double a = terms();
+    for (const std::string_view sign : {"<=", ">=", "==", "!=", "<", ">"}) {
+      if (!text.starts_with(sign)) continue;
+      text.remove_prefix(sign.size());
+      const double b = terms();
+      if (std::isnan(a + b)) return a + b;
+      const bool is_true = sign == "<=" ? a <= b : sign == ">=" ? a >= b : sign == "==" ? a == b
+                           : sign == "!=" ? a != b : sign == "<" ? a < b : a > b;
+      a = is_true ? 1 : 0;
+    }
+    return a;
+  }
+  double terms() {
+    double sum = factors();
+    while (true)
+      if (takes('+')) sum += factors();
+      else if (takes('-')) sum -= factors();
+      else return sum;
+  }
+  double factors() {
+    double product = factor();
+    while (std::abs(product) < kMost)
+      if (takes('*')) product *= factor();
+      else if (takes('/')) product = std::trunc(product / factor());
+      else if (takes('%')) product = std::fmod(product, factor());
+      else return product;
+    return std::numeric_limits<double>::quiet_NaN();
+  }
+  double factor() {
+    double value = std::numeric_limits<double>::quiet_NaN();
+    if (levels == kMaxForeignDepth) return value;
+    ++levels;
+    if (takes('-')) {
+      value = -factor();
+    } else if (takes('(')) {
+      if (const double inner = choice(); takes(')')) value = inner;
+    } else {
+      const std::string digits(text.substr(0, text.find_first_not_of("0123456789")));
+      text.remove_prefix(digits.size());
+      if (!digits.empty() && digits.size() < 16 && (digits[0] != '0' || digits.size() == 1)) value = std::stod(digits);
+    }
+    --levels;
+    takes(' ');
+    return value;
+  }
+};
+
 }  // namespace
+
+double sum_of(std::string_view text) {
+  Sum sum{text};
+  const double value = sum.choice();
+  return sum.text.empty() && std::abs(value) < Sum::kMost ? value : std::numeric_limits<double>::quiet_NaN();
+}
 
 int count_of(const Variable& array) {
   return array.items.empty() || why_of(array.items[0]) == 0 ? static_cast<int>(array.items.size()) : -1;
 }
 void set_unknown(Variable& variable, const std::string& name, int at, int why) {
-  variable.items.assign(1, {});
-  for (const char c : "$" + name) variable.items[0].push_back({c, at, why});
+  variable.items = {text_of("$" + name, at, why)};
 }
 
 std::string Script::path_of(std::string_view name) const {
@@ -94,6 +169,7 @@ void Script::unset(const std::vector<Text>& words, int why) {
     if (is_function && why == 0) functions.erase(bytes_of(word));
     if (is_function) continue;
     const std::string text = bytes_of(word), name = text.substr(0, text.find('['));
+    if (why == 0 && name == text) own_names.insert(name);
     if (!variables.contains(name)) continue;
     if (why == 0 && name == text) erase(name, word.front().at);
     else doubt(name, word.front().at, why);

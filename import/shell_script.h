@@ -9,6 +9,7 @@
 #include <filesystem>
 #include <map>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -42,13 +43,18 @@ inline bool ends_word(char c) { return c == '\0' || is_space(c) || has(";&|()<>"
 // How many items an array has; -1: nobody knows.
 int count_of(const Variable& array);
 void set_unknown(Variable& variable, const std::string& name, int at, int why);
+inline Text text_of(std::string_view bytes, int at, int why = 0) {
+  Text text;
+  for (const char c : bytes) text.push_back({c, at, why});
+  return text;
+}
 std::string bytes_of(const Text& text);
 int why_of(const Text& text);
 
 // Builtins that take NAME=value.
 inline constexpr std::string_view kDeclarations = "export declare local readonly typeset";
 
-// The value of integers with + - * / % between them; not finite: all else, a division by zero, 9e15 and beyond.
+// The value of integers with + - * / % and comparisons between them; not finite: all else, a division by zero, 9e15 and beyond.
 double sum_of(std::string_view text);
 
 // In this order "and" is the lower and "or" the higher of two. kPresumed: of a command that is not executed, whose success `&&`
@@ -126,6 +132,7 @@ struct Script {
   std::vector<std::string> reasons = {""};
   int anything = 0;          // number of the reason for which any variable may have been set; 0: none
   Variables variables = {};  // which change() and erase() alone write
+  std::set<std::string, std::less<>> own_names = {};  // set by commands that do not run, or unset: empty, and not the user's
   std::vector<std::pair<std::string, std::optional<Variable>>> changes = {};  // what they were before
   std::map<std::string, Function, std::less<>> functions = {};
   std::vector<ShellCommand> commands = {};

@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <limits>
+#include <optional>
+#include <span>
 #include <string>
 #include <utility>
 
@@ -21,6 +22,87 @@ bool is_match(std::string_view text, std::string_view pattern) {
   return true;
 }
 
+std::string without_escapes(std::string_view text) {
+  std::string plain;
+  for (std::size_t i = 0; i < text.size(); ++i) plain += text[i] == '\\' && i + 1 < text.size() ? text[++i] : text[i];
+  return plain;
+}
+
+// The first and one behind the last of `size` things that ":1" or ":0:3" names; nothing: it names none so.
+std::optional<std::pair<std::size_t, std::size_t>> range_of(std::string_view how, std::size_t size) {
+  const double all = static_cast<double>(size), first = sum_of(how.substr(1, how.find(':', 1) - 1));
+  const double begin = first < 0 ? all + first : std::min(first, all);
+  const std::size_t colon = how.find(':', 1);
+  const double length = colon == how.npos ? all - begin : sum_of(how.substr(colon + 1));
+  const double end = length < 0 ? all + length : std::min(begin + length, all);
+  if (!(begin >= 0 && end >= begin)) return std::nullopt;
+  return std::pair(static_cast<std::size_t>(begin), static_cast<std::size_t>(end));
+}
+
+// The value after an expansion such as "%.*", "##*/", "//a/b", ":0:3" or "^^"; nothing: one that is not followed.
+std::optional<std::string> expanded(std::string_view text, std::string_view how) {
+  constexpr std::size_t kLongest = 512;  // of texts whose parts are compared
+  const char sign = how[0];
+  if (sign == ':') {
+    const auto range = range_of(how, text.size());
+    return range ? std::optional<std::string>(text.substr(range->first, range->second - range->first)) : std::nullopt;
+  }
+  const bool is_twice = how.size() > 1 && how[1] == sign;
+  how.remove_prefix(is_twice ? 2 : 1);
+  if (how.find_first_of("[\"'$`") != how.npos || text.size() > kLongest) return std::nullopt;
+  if (has("^,", sign)) {
+    std::string changed(text);
+    for (char& c : std::span(changed).first(is_twice ? changed.size() : std::min<std::size_t>(1, changed.size())))
+      if (sign == '^' ? c >= 'a' && c <= 'z' : c >= 'A' && c <= 'Z') c = static_cast<char>(c ^ 0x20);
+    return how.empty() ? std::optional(changed) : std::nullopt;
+  }
+  std::size_t slash = sign == '/' ? 0 : how.size();
+  while (slash < how.size() && how[slash] != '/') slash += how[slash] == '\\' ? 2 : 1;
+  const std::string pattern = without_escapes(how.substr(0, slash));
+  if (sign != '/') {
+    for (std::size_t i = 0; i <= text.size(); ++i) {
+      const std::size_t length = is_twice ? text.size() - i : i, cut = sign == '#' ? length : text.size() - length;
+      const std::string_view first = text.substr(0, cut), last = text.substr(cut);
+      if (is_match(sign == '#' ? first : last, pattern)) return std::string(sign == '#' ? last : first);
+    }
+    return std::string(text);
+  }
+  const std::string other = without_escapes(how.substr(std::min(how.size(), slash + 1)));
+  std::string changed;
+  const bool is_open = has(pattern, '*');  // else it is of texts as long as it
+  for (std::size_t i = 0, times = 0; i < text.size();) {
+    const std::size_t rest = times == 0 || is_twice ? text.size() - i : 0;
+    std::size_t length = is_open ? rest : pattern.size() <= rest ? pattern.size() : 0;
+    while (length > 0 && !is_match(text.substr(i, length), pattern)) length = is_open ? length - 1 : 0;
+    if (length > 0) changed += other, i += length, ++times;
+    else changed += text[i++];
+  }
+  return changed;
+}
+
+// Makes of a variable's values what stands behind its name, or their number; false: it is not followed.
+bool change(std::vector<Text>& items, std::string_view how, bool is_all, bool are_arguments, int at) {
+  if (how == "count") {
+    const std::size_t count = is_all ? items.size() : items.empty() ? 0 : items[0].size();
+    items = {text_of(fmt::format("{}", count), at)};
+    return true;
+  }
+  if (is_all && how[0] == ':') {
+    if (are_arguments) items.insert(items.begin(), Text());  // $0, which ":0" names
+    const auto range = range_of(how, items.size());
+    if (!range || (are_arguments && range->first == 0)) return false;
+    items.erase(items.begin() + static_cast<std::ptrdiff_t>(range->second), items.end());
+    items.erase(items.begin(), items.begin() + static_cast<std::ptrdiff_t>(range->first));
+    return true;
+  }
+  for (Text& item : items) {
+    const std::optional<std::string> changed = expanded(bytes_of(item), how);
+    if (!changed) return false;
+    item = text_of(*changed, at);
+  }
+  return true;
+}
+
 }  // namespace
 
 std::string bytes_of(const Text& text) {
@@ -31,26 +113,6 @@ std::string bytes_of(const Text& text) {
 int why_of(const Text& text) {
   const auto found = std::ranges::find_if(text, [](const Char& c) { return c.why != 0; });
   return found == text.end() ? 0 : found->why;
-}
-
-double sum_of(std::string_view text) {
-  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-  double sum = 0, term = 0;
-  const auto skip_blanks = [&] { text.remove_prefix(std::min(text.size(), text.find_first_not_of(" \t\r\n"))); };
-  for (char sign = '+'; has("+-*/%", sign); text.remove_prefix(1)) {
-    skip_blanks();
-    const std::string digits(text.substr(0, text.find_first_not_of("0123456789")));
-    text.remove_prefix(digits.size());
-    skip_blanks();
-    if (digits.empty() || digits.size() > 15 || (digits[0] == '0' && digits.size() > 1)) return kNone;
-    const double next = std::stod(digits);
-    if (has("+-", sign)) sum += std::exchange(term, sign == '+' ? next : -next);
-    else term = sign == '*' ? term * next : sign == '/' ? std::trunc(term / next) : std::fmod(term, next);
-    if (!(std::abs(term) < 4e15 && std::abs(sum) < 4e15)) return kNone;
-    if (text.empty()) return sum + term;
-    sign = text[0];
-  }
-  return kNone;
 }
 
 Outcome outcome_of(const std::vector<Text>& words) {
@@ -123,8 +185,7 @@ bool WordReader::puts_path(Fields& out, std::size_t begin, std::size_t inner, st
 bool WordReader::puts_expansion(Fields& out, std::size_t begin) {
   const std::size_t from = pos_;
   if (peek() == '~' && pos_ == begin && (peek(1) == '/' || ends_word(peek(1)))) {
-    const int why = script_.reason("\"~\" is known where the script runs");
-    for (const char c : std::string_view("$HOME")) out.put({c, at(pos_), why});
+    for (const Char c : text_of("$HOME", at(pos_), script_.reason("\"~\" is known where the script runs"))) out.put(c);
     return ++pos_, true;
   }
   if (peek() != '{' || !out.splits) return false;
@@ -151,6 +212,14 @@ void WordReader::scan(Fields& out, Stop stop, bool is_quoted) {
   while (true) {
     const char c = peek();
     const std::size_t from = pos_;
+    if (const std::size_t length = stop == Stop::kWord ? placeholder() : 0; length > 0) {
+      pos_ += length;
+      const int why = script_.reason(fmt::format("{} in line {} stands for a value of yours; write it in its place",
+                                                 in_quotes(typed(from), 60), line_of(from)));
+      out.put({'$', at(from), why});
+      put_unknown(out, from, why);
+      continue;
+    }
     if ((stop == Stop::kWord && ends_word(c)) || (stop == Stop::kEnd && at_end())) return;
     if (at_end()) script_.fail(at(begin), stop == Stop::kQuote ? "nothing closes this quote" : "nothing closes this brace");
     if ((stop == Stop::kQuote && takes("\"")) || (stop == Stop::kBrace && takes("}"))) return;
@@ -244,11 +313,23 @@ void WordReader::arithmetic(Fields& out, std::size_t begin, std::size_t inner, s
 }
 
 void WordReader::parameter(Fields& out, std::size_t begin, bool is_quoted) {
+  const bool counts = peek(1) != '}' && (is_name(peek(1)) || peek(1) == '@') && takes("#");
   const std::string name = peek() == '#' && peek(1) != '}' ? "" : parameter_name(true);
   std::string subscript;
   if (!name.empty() && takes("["))
     while (!at_end() && !takes("]")) subscript += text_[pos_++].c;
-  if (!name.empty() && takes("}")) return put_variable(out, begin, name, subscript, is_quoted);
+  if (!name.empty() && takes("}")) return put_variable(out, begin, name, subscript, is_quoted, counts ? "count" : "");
+  if (!name.empty() && !counts && (has("#%/^,", peek()) || (peek() == ':' && !has("-=+?", peek(1))))) {
+    const std::size_t from = pos_;
+    Fields rest{false};
+    scan(rest, Stop::kBrace, is_quoted);
+    const Text value = rest.take_one();
+    const std::string raw = bytes_of(part(from, pos_ - 1));
+    const bool is_plain = raw.find_first_of("$\"'`") == raw.npos;
+    if (why_of(value) != 0) return put_unknown(out, begin, why_of(value));
+    if (!is_plain && (raw[0] == '/' || raw.find_first_of("\\*?") != raw.npos)) return put_not_executed(out, begin);
+    return put_variable(out, begin, name, subscript, is_quoted, is_plain ? raw : bytes_of(value));
+  }
   const bool counts_empty = !name.empty() && takes(":");
   const char sign = peek();
   const bool is_followed = !name.empty() && has("-=+?", sign);
@@ -256,7 +337,7 @@ void WordReader::parameter(Fields& out, std::size_t begin, bool is_quoted) {
   Fields other{false};
   scan(other, Stop::kBrace, is_quoted);
   const bool is_all = is_listed(name, "@ *") || is_listed(subscript, "@ *");
-  if (!is_followed || (!subscript.empty() && !is_all)) return put_not_executed(out, begin);
+  if (!is_followed || counts || (!subscript.empty() && !is_all)) return put_not_executed(out, begin);
   const auto found = script_.variables.find(name);
   if (found == script_.variables.end() && script_.anything != 0 && !is_digit(name[0]))
     return put_unknown(out, begin, script_.anything);
@@ -274,7 +355,7 @@ void WordReader::parameter(Fields& out, std::size_t begin, bool is_quoted) {
 }
 
 void WordReader::put_variable(Fields& out, std::size_t begin, const std::string& name, const std::string& subscript,
-                            bool is_quoted) {
+                              bool is_quoted, std::string_view how) {
   const bool is_of_arguments = is_listed(name, "@ * #");
   const auto found = script_.variables.find(is_of_arguments ? "@" : name);
   const bool is_set = found != script_.variables.end();
@@ -287,16 +368,26 @@ void WordReader::put_variable(Fields& out, std::size_t begin, const std::string&
   if (!is_set) return put_unset(out, begin, name, is_quoted);
   const bool is_all = is_of_arguments || subscript == "@" || subscript == "*";
   if (!is_all && (subscript.size() > 4 || !std::ranges::all_of(subscript, is_digit))) return put_not_executed(out, begin);
-  const std::vector<Text>& items = found->second.items;
+  std::vector<Text> items = found->second.items;
   const bool joins = is_all && subscript != "@" && name != "@";
   if (((out.splits && !is_quoted) || joins) && script_.variables.contains("IFS"))
     return put_unknown(out, begin, doubt("IFS", begin));
+  if (!is_all) {
+    const std::size_t first = subscript.empty() ? 0 : std::stoul(subscript);
+    items = first < items.size() ? std::vector<Text>{items[first]} : std::vector<Text>();
+  }
+  if (!how.empty()) {
+    for (const Text& item : items) {
+      script_.spend(item.size() * (how[0] == '/' && has(how, '*') ? item.size() : 1), at(begin));
+      if (why_of(item) != 0) return put_unknown(out, begin, why_of(item));
+    }
+    if (!change(items, how, is_all, is_of_arguments, at(begin))) return put_not_executed(out, begin);
+  }
   has_no_items_ |= is_all && items.empty();
-  const std::size_t first = is_all || subscript.empty() ? 0 : std::stoul(subscript);
-  for (std::size_t i = first; i < (is_all ? items.size() : std::min(items.size(), first + 1)); ++i) {
+  for (std::size_t i = 0; i < items.size(); ++i) {
     script_.spend(items[i].size() + 1, at(begin));
-    if (i > first && out.splits && (subscript == "@" || name == "@" || !is_quoted)) out.close();
-    else if (i > first) out.put({' ', at(begin)});
+    if (i > 0 && out.splits && (subscript == "@" || name == "@" || !is_quoted)) out.close();
+    else if (i > 0) out.put({' ', at(begin)});
     out.is_open |= is_quoted;
     out.put_value(items[i], is_quoted);
   }
@@ -304,10 +395,8 @@ void WordReader::put_variable(Fields& out, std::size_t begin, const std::string&
 
 void WordReader::put_unset(Fields& out, std::size_t begin, const std::string& name, bool is_quoted) {
   if (const std::string path = script_.path_of(name); !path.empty()) {
-    Text value;
-    for (const char c : path) value.push_back({c, at(begin)});
-    script_.spend(value.size(), at(begin));
-    return out.put_value(value, is_quoted);
+    script_.spend(path.size(), at(begin));
+    return out.put_value(text_of(path, at(begin)), is_quoted);
   }
   const bool is_argument = (is_digit(name[0]) && name != "0") || is_listed(name, "@ * #"),
              is_folder = name.starts_with("SLURM_") ||
@@ -317,6 +406,7 @@ void WordReader::put_unset(Fields& out, std::size_t begin, const std::string& na
   if (script_.anything != 0 && is_name(name[0]) && !is_digit(name[0]) && !is_folder)
     return put_unknown(out, begin, script_.anything);
   if (in_test_ && !is_folder && is_name(name[0]) && !(is_argument && script_.has_open_arguments)) return;
+  if (script_.own_names.contains(name)) return;
   const std::string shown = in_quotes("$" + name, 60);
   put_unknown(out, begin, script_.reason(
       is_argument ? shown + " is an argument of the script (set -- ARGUMENTS above its first command gives it)"

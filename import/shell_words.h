@@ -55,6 +55,13 @@ class Cursor {
     script_.fail(here(), fmt::format("{} stands here alone; correct the script",
                                      in_quotes(word.empty() ? bytes_of(part(last, last + 1)) : word)));
   }
+  // The length of a text such as <your path>, which stands for a value of the user's; 0: there is none here.
+  std::size_t placeholder() const {
+    std::size_t end = 1;
+    if (peek() != '<' || !is_name(peek(1)) || is_digit(peek(1))) return 0;
+    while (peek(end) != '\0' && !has("<>\n\"'`$|;&", peek(end))) ++end;
+    return peek(end) == '>' && !is_space(peek(end - 1)) ? end + 1 : 0;
+  }
   void skip_blanks() {
     while (true) {
       if (has(" \t\r", peek()) && !at_end()) ++pos_;
@@ -217,7 +224,9 @@ class WordReader : protected Cursor {
   void arithmetic(Fields& out, std::size_t begin, std::size_t inner, std::size_t end, bool has_names);
   // Stands behind "${".
   void parameter(Fields& out, std::size_t begin, bool is_quoted);
-  void put_variable(Fields& out, std::size_t begin, const std::string& name, const std::string& subscript, bool is_quoted);
+  // `how` is what stands behind the name in ${NAME%.*}; "count": ${#NAME}.
+  void put_variable(Fields& out, std::size_t begin, const std::string& name, const std::string& subscript, bool is_quoted,
+                    std::string_view how = {});
   void put_unset(Fields& out, std::size_t begin, const std::string& name, bool is_quoted);
 
   // `why` is the reason for which it is not followed.
@@ -237,8 +246,8 @@ class FileReader : protected WordReader {
  protected:
   using WordReader::WordReader;
 
-  // NAME=value here, into `given` or for good; false: there is none.
-  bool takes_assignment(Variables* given) {
+  // NAME=value here, into `given` or for good; false: there is none. `is_kept`: it outlives its command.
+  bool takes_assignment(Variables* given, bool is_kept) {
     std::size_t end = 0;
     while (is_name(peek(end))) ++end;
     const std::string name = end == 0 || is_digit(peek()) ? "" : bytes_of(part(pos_, pos_ + end));
@@ -261,6 +270,7 @@ class FileReader : protected WordReader {
       value.close();
     }
     std::vector<Text> items = is_array ? value.take() : std::vector<Text>{value.take_one()};
+    if (runs_ == kNever && is_kept) script_.own_names.insert(name);
     if (runs_ == kNever) return true;
     if (given != nullptr && appends && script_.variables.contains(name))
       given->try_emplace(name, script_.change(name, at(begin)));
@@ -277,6 +287,7 @@ class FileReader : protected WordReader {
     return true;
   }
   bool takes_redirection() {
+    if (placeholder() != 0) return false;
     std::size_t digits = 0;
     while (is_digit(peek(digits))) ++digits;
     digits += peek(digits) == '&' && peek(digits + 1) == '>' ? 1 : 0;

@@ -53,7 +53,8 @@ constexpr ForeignKey kHuggingFaceRows[] = {
     {"gradient_checkpointing, activation_checkpointing = false, no, 0", kMapped, "recompute.policy", "\"none\"",
      "unless another key says otherwise", {}, Convert::kUnlessSaid},
     {"no_gradient_checkpointing", kMapped, "recompute.policy", "\"none\"", {}, {}, Convert::kUnlessSaid},
-    always("gradient_checkpointing_kwargs*, activation_checkpointing_kwargs*, gradient_checkpointing_use_reentrant",
+    always("gradient_checkpointing_kwargs*, activation_checkpointing_kwargs*, gradient_checkpointing_use_reentrant, "
+     "use_reentrant",
      "whole blocks are computed again, in one way"),
     {"activation_offloading", kNotBuilt, "offload.activations", "\"host\""},
     heading("Optimizer and learning rate"),
@@ -135,9 +136,10 @@ constexpr ForeignKey kHuggingFaceRows[] = {
     always("ddp_*, xpu_backend, local_rank, tpu_num_cores, mp_parameters, sharded_ddp, use_mps_device, use_ipex, jit_mode_eval, "
      "ray_scope, tpu_metrics_debug", "ranks are threads or MPI processes, and every parameter's gradient is known before the "
      "start"),
-    always("torch_compile*, torchdynamo, use_liger_kernel, use_liger, liger_kernel_config*, use_cache, torch_empty_cache_steps, "
+    always("torch_compile*, torchdynamo, use_liger_kernel, use_liger, use_liger_loss, use_unsloth, liger_kernel_config*, "
+     "use_cache, torch_empty_cache_steps, "
      "enable_jit_checkpoint", "there is nothing to compile or to patch; memory is planned before the start"),
-    always("attn_implementation, use_flash_attention_2, model_init_kwargs.attn_implementation",
+    always("attn_implementation, use_flash_attention_2, use_flash_attn, model_init_kwargs.attn_implementation",
      "attention never stores the scores"),
     heading("Checkpoints, evaluation, logs"),
     {"save_strategy = no, false", kMapped, "checkpoint.every", "\"end\"", "the last step alone is saved, as TRL's scripts do"},
@@ -166,7 +168,8 @@ constexpr ForeignKey kHuggingFaceRows[] = {
      "generation_num_beams, generation_config, sortish_sampler, use_legacy_prediction_loop",
      "an evaluation is the loss on the validation data"),
     always("do_sample, temperature, top_k, top_p, num_beams, eval_num_beams, max_new_tokens, repetition_penalty, length_penalty, "
-     "skip_special_tokens", "eval.samples continues texts while a run goes on", "trident generate"),
+     "skip_special_tokens, min_p, cache_implementation, generation_kwargs*, chat_template_kwargs*, use_transformers_*, "
+     "transformers_continuous_batching_config*", "eval.samples continues texts while a run goes on", "trident generate"),
     {"logging_strategy", kMapped, "log.every@logging_strategy", {}, "steps between lines"},
     {"logging_steps", kMapped, "log.every@logging_steps", {}, {}, "500"},
     always("logging_first_step, log_on_each_node, log_level, log_level_replica, disable_tqdm, include_num_input_tokens_seen, "
@@ -186,7 +189,7 @@ constexpr ForeignKey kHuggingFaceRows[] = {
     {"dataset_name, dataset_path, data_path, train_file", kMapped, "data.train@dataset"},
     {"validation_file", kMapped, "data.valid", {}, "the prefix that trident data prepare wrote"},
     {"tokenizer_name, tokenizer_name_or_path", kMapped, "data.tokenizer", {}, "a name, a local folder or a file"},
-    {"max_length, max_seq_length, model_max_length, cutoff_len, sequence_len, block_size", kMapped, "batch.sequence"},
+    {"max_length, max_seq_length, seq_length, model_max_length, cutoff_len, sequence_len, block_size", kMapped, "batch.sequence"},
     {"packing = true", kMapped, "data.samples@packing", "\"packed\"", "after trident data pack"},
     {"packing", kMapped, "data.samples@packing", "\"one\"",
      "each conversation is a sample by itself, padded, without trident data pack"},
@@ -209,12 +212,13 @@ constexpr ForeignKey kHuggingFaceRows[] = {
     differs("completion_only_loss = false", kWithData, "trident data prepare --chat --loss all"),
     differs("train_on_inputs = true", kWithData, "trident data prepare --chat --loss all"),
     always("chat_template = tokenizer_default", kOwnTemplate),
-    differs("chat_template, chat_template_path", kTemplateOfData, kPrepareByTemplate),
+    differs("chat_template, chat_template_path, chat_template_format", kTemplateOfData, kPrepareByTemplate),
     always("assistant_only_loss, completion_only_loss, train_on_inputs, system_prompt", "the tokenizer's own template where none "
      "is named; --loss completion or all for the others", "trident data prepare --chat --template FILE --loss assistant"),
     differs("max_train_samples, max_eval_samples", "trident data prepare takes all lines of a file: cut it before"),
     always("dataset_train_split, dataset_test_split, dataset_config, dataset_config_name, dataset_streaming, streaming, datasets*, "
-     "dataset_mixture*, dataset_mixer*, dataset_splits, dataset_prompt_column, test_split_size, validation_split_percentage, "
+     "preprocessed_path, splits, add_special_tokens, append_concat_token, dataset_mixture*, dataset_mixer*, dataset_splits, "
+     "dataset_prompt_column, test_split_size, validation_split_percentage, "
      "keep_linebreaks, lazy_preprocess, dataset_num_proc, preprocessing_num_workers, overwrite_cache, cache_dir, tools",
      "data.train and data.valid name files that trident data prepare wrote, with weights where there are several",
      "trident data prepare"),
@@ -226,12 +230,12 @@ constexpr ForeignKey kHuggingFaceRows[] = {
      "model.init_from"),
     differs("model_init_kwargs*, config_overrides", "the folder's config.json is the model; keys of the model block change it"),
     heading("Adapters and quantization"),
-    {"use_peft, peft, use_lora, adapter", kMapped, "adapter.type", "\"lora\"",
+    {"use_peft, use_peft_lora, peft, use_lora, adapter", kMapped, "adapter.type", "\"lora\"",
      "with adapter.r, adapter.alpha, adapter.target_modules"},
     {"peft_type = lora", kMapped, "adapter.type", "\"lora\""},
     refused("peft_type", "adapters are LoRA"),
-    {"lora_r, lora_rank, r", kMapped, "adapter.r"},
-    {"lora_alpha", kMapped, "adapter.alpha"},
+    {"lora_r, lora_rank, peft_lora_r, r", kMapped, "adapter.r"},
+    {"lora_alpha, peft_lora_alpha", kMapped, "adapter.alpha"},
     {"lora_dropout", kMapped, "adapter.dropout"},
     {"lora_target_modules, lora_target, target_modules = all, all-linear", kMapped, "adapter.target_modules", "[\"all-linear\"]"},
     {"lora_target_modules, lora_target, target_modules", kMapped, "adapter.target_modules", {},
@@ -255,18 +259,26 @@ constexpr ForeignKey kHuggingFaceRows[] = {
      "jagged_*, lisa_*, adalora_*, boft_*, vera_*, fourier_*, llamapro_*, reft_*, vllm_*, sglang_*, image_*, video_*, orpo_alpha, "
      "simpo_gamma, cpo_alpha, sft_alpha, desirable_weight, undesirable_weight, center_rewards_coefficient, loraplus_lr_embedding, "
      "ref_model_type, ref_model_revision", "of a method that is not asked for, or of images"),
-    {"load_in_4bit, use_4bit, qlora", kNotBuilt, "model.quantize.type", "\"nf4\"",
+    {"load_in_4bit, use_4bit, use_4bit_quantization, qlora, q_lora", kNotBuilt, "model.quantize.type", "\"nf4\"",
      "leave it out: lora trains beside weights in 16 bits"},
     always("bnb_4bit_quant_type = nf4", "the format of load_in_4bit"),
-    {"use_bnb_nested_quant, bnb_4bit_use_double_quant", kNotBuilt, "model.quantize.double", "true"},
-    always("bnb_4bit_quant_storage, bnb_4bit_compute_dtype", "products are in precision.compute"),
-    differs("load_in_8bit", "frozen weights have 16 bits, those of precision.compute, unless model.quantize.type is nf4"),
+    {"use_bnb_nested_quant, use_nested_quant, bnb_4bit_use_double_quant", kNotBuilt, "model.quantize.double", "true"},
+    always("bnb_4bit_quant_storage, bnb_4bit_quant_storage_dtype, bnb_4bit_compute_dtype", "products are in precision.compute"),
+    differs("load_in_8bit, use_8bit_quantization", "frozen weights have 16 bits, those of precision.compute, unless "
+     "model.quantize.type is nf4"),
     refused("bnb_4bit_quant_type, quantization_config*", "frozen weights have 4 bits as nf4, or those of precision.compute"),
     heading("Preferences"),
     {"beta", kMapped, "loss.beta"},
     {"loss_type = sigmoid, ipo, hinge", kMapped, "loss.variant"},
     always("loss_type = nll, chunked_nll", "the cross-entropy of the next token"),
-    refused("num_generations, reward_funcs, reward_weights, use_vllm", "no training by GRPO here; take sft, pre-training or dpo"),
+    refused("num_generations*, reward_funcs, reward_weights, use_vllm, epsilon, epsilon_high, delta, num_iterations, "
+     "steps_per_generation, generation_batch_size, scale_rewards, importance_sampling_level, log_completions*, "
+     "num_completions_to_print, mask_truncated_completions, top_entropy_quantile, entropy_*, use_adaptive_entropy, "
+     "normalize_advantages, reward_clip_range, reward_model_path, use_bias_correction_kl, off_policy_mask_threshold, sapo_*, "
+     "vespo_*, max_tool_calling_iterations, multi_objective_aggregation, cast_lm_head_to_fp32, log_multimodal, log_unique_prompts, "
+     "log_entropy, num_ppo_epochs, num_mini_batches, total_episodes, sft_model_path, missing_eos_penalty, response_length, "
+     "whiten_rewards, kl_coef, cliprange*, vf_coef, lam, local_rollout_forward_batch_size, num_sample_generations, judge",
+     "answers are not drawn while training: no GRPO or PPO; take sft, pre-training or dpo"),
     refused("loss_type", "cross-entropy, and of preferences sigmoid, ipo and hinge"),
     {"label_smoothing", kMapped, "loss.label_smoothing"},
     {"rpo_alpha", kMapped, "loss.nll_weight"},
@@ -278,7 +290,8 @@ constexpr ForeignKey kHuggingFaceRows[] = {
      "DPO with one loss, and a reference that stays as it is"),
     always("f_alpha_divergence_coef, discopop_tau, ref_model_mixup_alpha, ref_model_sync_steps, precompute_ref_log_probs, "
      "precompute_ref_batch_size, generate_during_eval, model_adapter_name, ref_adapter_name, force_use_ref_model, "
-     "ref_model_init_kwargs, use_logits_to_keep, is_encoder_decoder", "the reference is asked once, before the first step"),
+     "ref_model_init_kwargs, use_logits_to_keep, use_num_logits_to_keep, base_model_attribute_name, ds3_gather_for_generation, "
+     "is_encoder_decoder", "the reference is asked once, before the first step"),
 };
 
 }  // namespace

@@ -14,7 +14,7 @@ constexpr ForeignKey kLauncherRows[] = {
     {"nproc_per_node, num_gpus, num_accelerators, npernode, ppn, ntasks_per_node, sbatch.ntasks_per_node, sbatch.gpus_per_node",
      kMapped, "parallel.data@ranks_per_node"},
     {"nnodes, num_nodes, nodes, sbatch.nodes", kMapped, "parallel.data@nodes", {}, {}, "1"},
-    {"n, np, ntasks, sbatch.ntasks", kMapped, "parallel.data@ranks"},
+    {"n, np, ntasks, sbatch.ntasks, include.ranks", kMapped, "parallel.data@ranks"},
     {"python, swift", kMapped, "parallel.data@ranks", "1", "without a launcher it is one process", {}, Convert::kUnlessImplied},
     {"torchrun", kMapped, "parallel.data@ranks_per_node", "1", "one process on each machine, where nproc_per_node is left out", {},
      Convert::kUnlessImplied},

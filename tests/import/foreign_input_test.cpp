@@ -378,10 +378,48 @@ TEST_F(ForeignInput, ProgramsThatTrainSomethingElseAreRefused) {
     EXPECT_TRUE(contains(refusal("torchrun " + name + " --num-layers 2 --micro-batch-size 1"),
                          "trains another model than a decoder of text"))
         << name;
+  EXPECT_TRUE(contains(refusal("torchrun run_mlm.py --bf16"), "trains another model than a decoder of text; give a command of "
+   "sft.py"));
+  EXPECT_TRUE(contains(refusal("torchrun pretrain_gpt.py --lr 1 --$A 2"), "\"$A\" is set nowhere before line 1"));
   EXPECT_TRUE(contains(of_command("torchrun pretrain_gpt_bertha.py --num-layers 2"), "--num-layers"));
   for (const std::string launcher : {"srun", "mpirun -n 2 python"})
     EXPECT_TRUE(contains(refusal(launcher + " serve.py --port 80"), "no command of a training")) << launcher;
+  for (const std::string other : {"tools/preprocess_data.py --learning_rate 1", "merge_lora.py --output_dir x", "evaluate_vqa.py "
+   "--bf16"})
+    EXPECT_TRUE(contains(refusal("torchrun " + other), "no command of a training")) << other;
+  EXPECT_TRUE(contains(of_command("python convert.py --output_dir x\ntorchrun train_eval.py --bf16"), "--bf16"));
   EXPECT_TRUE(contains(of_command("srun python x.py --learning_rate 1"), "learning_rate"));
+  EXPECT_TRUE(contains(refusal("python sft.py --output_dir x \\\n ..."), "run.sh:2:2: \"...\" stands for words that are not here"));
+}
+
+TEST_F(ForeignInput, WhatEachMachineRunsIsOneTraining) {
+  const std::string run = "torchrun --nnodes 2 --nproc_per_node 8 --node_rank 0 sft.py --bf16\n";
+  EXPECT_TRUE(contains(of_command(run + "torchrun --nnodes 2 --nproc_per_node 8 --node_rank 1 sft.py --bf16"),
+   "--node_rank=\"0\""));
+  EXPECT_TRUE(contains(refusal(run + "torchrun --nnodes 2 --nproc_per_node 8 --node_rank 1 sft.py --fp16"), "a second command"));
+}
+
+TEST_F(ForeignInput, DeepspeedsListOfGpusCountsRanks) {
+  const auto ranks = [&](const std::string& flags) {
+    return import_files({add("run.sh", "deepspeed " + flags + " sft.py --model_name_or_path m")}).ranks;
+  };
+  EXPECT_EQ(ranks("--include localhost:0,1,2,3"), 4);
+  EXPECT_EQ(ranks("--include=a:0,1@b:2"), 3);
+  EXPECT_EQ(ranks("--include a@b:2"), std::nullopt) << "all of a machine";
+}
+
+TEST_F(ForeignInput, AProgramOfNobodyHasNoDefaults) {
+  EXPECT_TRUE(import_files({add("run.sh", "torchrun --nproc_per_node 2 loop.py")}).defaults.empty());
+  EXPECT_FALSE(import_files({add("run.sh", "torchrun --nproc_per_node 2 loop.py --bf16")}).defaults.empty());
+}
+
+TEST_F(ForeignInput, AFileThatFsdpNamesIsReadInItsPlace) {
+  add("fsdp.json", R"({"fsdp": "shard_grad_op auto_wrap", "fsdp_config": {"fsdp_version": 2}})");
+  const Import import = import_files({add("run.sh", "swift sft --model m --fsdp fsdp.json")});
+  const auto zero = std::ranges::find(import.values, "parallel.zero", &ImportedValue::path);
+  EXPECT_EQ(to_json_text(zero->value), "\"shard_grad_op\"");
+  const auto flag = std::ranges::find(import.keys, "--fsdp", [](const ImportedKey& key) { return key.leaf.key; });
+  EXPECT_EQ(flag->note, "its file is read");
 }
 
 TEST_F(ForeignInput, MegatronOfSwiftHasFlagsOfBoth) {
@@ -390,6 +428,8 @@ TEST_F(ForeignInput, MegatronOfSwiftHasFlagsOfBoth) {
             "Megatron-LM --optimizer=\"adam\"\nms-swift --max_length=\"8\"\nlauncher --nproc_per_node=\"2\"\n");
   EXPECT_TRUE(contains(of_command("megatron sft --loss_scale last_round"), "ms-swift --loss_scale=\"last_round\"\n"))
       << "a word for the targets that count";
+  add("args.yaml", "model: m\nlr: 1e-5\nmasked_softmax_fusion: false\nENV:\n  A: b\n");
+  EXPECT_TRUE(contains(of_command("megatron sft args.yaml"), "Megatron-LM lr=\"1e-5\"\nMegatron-LM masked_softmax_fusion=false\n"));
 }
 
 TEST_F(ForeignInput, AnArgumentOfTheScriptMayBeAWordThatATableNames) {

@@ -132,6 +132,7 @@ TEST(HuggingFaceImport, AProgramOfTrlHasItsDefaults) {
   EXPECT_EQ(became(other, "precision.compute"), "\"fp32\"");
   EXPECT_EQ(became(other, "data.samples") + became(other, "recompute.policy"), "");
   expect_refusal({{"program", "grpo.py"}}, "run.sh:1 program: grpo.py: ");
+  expect_refusal({{"program", "grpo.py"}, {"unheard_of", 1}}, "run.sh:1 program: grpo.py: no training by grpo here");
 }
 
 TEST(HuggingFaceImport, WhatIsGivenGoesBeforeDefaults) {
@@ -148,6 +149,8 @@ TEST(HuggingFaceImport, WhatIsGivenGoesBeforeDefaults) {
 
 TEST(HuggingFaceImport, RanksWithoutDeepSpeedAndFsdpHaveWholeCopies) {
   EXPECT_EQ(became(imported(S::kHuggingFace, {{"program", "train.py"}}), "parallel.zero"), "\"ddp\"");
+  const Import lora = imported(S::kHuggingFace, {{"program", "train/train_lora.py"}, {"lora_r", 4}});
+  EXPECT_EQ(became(lora, "adapter.type"), "\"lora\"") << "which has no argument that asks for it";
   EXPECT_EQ(became(imported(S::kHuggingFace, {{"fsdp", "full_shard"}}), "parallel.zero"), "\"zero3\"");
   EXPECT_EQ(became(imported(S::kSwift, {{"deepspeed", "zero2"}}), "parallel.zero"), "\"zero2\"");
   expect_refusal({{"warmup_ratio", "-1"}}, "from 0 to 1");

@@ -250,6 +250,8 @@ TEST(MegatronTable, FlagsHaveTheVerdictOfTheirValue) {
   for (const char* old : {"--checkpoint-activations", "--activations-checkpoint-method"})
     EXPECT_EQ(row(old, "uniform").value, "\"full\"") << old;
   EXPECT_EQ(row("--activations-checkpoint-num-layers").verdict, Verdict::kDiffers);
+  EXPECT_EQ(row("--eval-iters", "0").to, "eval.every@no_evaluation");
+  EXPECT_EQ(value(derived(flags({{"eval.every", 100}, {"@no_evaluation", true}})), "eval.every"), JsonValue(0));
   EXPECT_EQ(row("--seq-lenght").names, "unknown");
 }
 

@@ -58,6 +58,15 @@ TEST(ShellReader, VariablesAreReplacedAndSplit) {
   EXPECT_EQ(words_in("A=1 B=2\nunset A\nrun $B ${A:-3}\nif x; then unset B; fi; run $B"), "unset|A\nrun|2|3\nx\nunset|B ?\nrun|??");
 }
 
+TEST(ShellReader, AVariableOfABranchThatIsNotTakenIsEmpty) {
+  const std::string_view script =
+      "AC=none\nif [ $AC = full ]; then\n  OPTIONS='--full'\nelif [ $AC = sel ]; then\n  export OPTIONS=--sel\nfi\n";
+  EXPECT_EQ(words_in(fmt::format("{}run $OPTIONS a${{OPTIONS}}b \"$OPTIONS\"", script)), "run|ab|");
+  EXPECT_EQ(words_in("if [ a = b ]; then A=1 x; fi\nrun $A"), "run|??") << "the command's alone";
+  EXPECT_EQ(words_in("A=$A/x; run $A"), "run|??") << "the user may have set it before";
+  EXPECT_EQ(words_in("unset A B\nrun $A x"), "unset|A|B\nrun|x");
+}
+
 TEST(ShellReader, ArraysKeepTheirWords) {
   EXPECT_EQ(words_in("A=(--a 'b c' # d\n  --e $F \n)\nrun ${A[0]}"), "run|--a");
   EXPECT_EQ(words_in("A=(a 'b c')\nA+=(d)\nrun \"${A[@]}\" ${A[@]} \"${A[1]}\" $A"), "run|a|b c|d|a|b|c|d|b c|a");
@@ -65,9 +74,36 @@ TEST(ShellReader, ArraysKeepTheirWords) {
   EXPECT_EQ(words_in("A=()\nrun \"${A[@]}\" x"), "run|x");
 }
 
+TEST(ShellReader, PartsOfValuesAreTakenAsBashTakesThem) {
+  for (const auto& [expansion, value] :
+       {std::pair{"${A##*/}", "c.d.json"}, {"${A#*/}", "b/c.d.json"},   {"${A%.*}", "a/b/c.d"},     {"${A%%.*}", "a/b/c"},
+        {"${A%x}", "a/b/c.d.json"},        {"${A//\\//_}", "a_b_c.d.json"}, {"${A/b/X Y}", "a/X|Y/c.d.json"},
+        {"\"${A/\\/*}\"", "a"},
+        {"${A//b}", "a//c.d.json"},        {"${A:2}", "b/c.d.json"},      {"${A:2:1}", "b"},          {"${A: -4}", "json"},
+        {"${A:0:-5}", "a/b/c.d"},          {"${A^^}", "A/B/C.D.JSON"},  {"${A^}", "A/b/c.d.json"},  {"${B,,}", "tp"},
+        {"${#A}", "12"},                   {"${#L[@]}", "3"},             {"${L[@]:1}", "y|z"},       {"\"${L[@]:0:2}\"", "x|y"},
+        {"${L[@]%y}", "x|z"},              {"${@:2}", "q|r"},             {"${@:2:1}", "q"},          {"${#@} $#", "3|3"},
+        {"${A%$E}", "a/b/c.d"},            {"${A%\"$E\"}", "a/b/c.d"},    {"${L[1]/y/w}", "w"},       {"${N%x}n", "n"},
+        {"${A/$E/x}", "??"},               {"${A%\"*\"}", "??"},          {"${A[[]}", "??"},          {"${@:0}", "??"},
+        {"${A:B}", "??"},                  {"${A~~}", "??"},              {"${Z#x}", "??"}})
+    EXPECT_EQ(words_in(fmt::format("set -- p q r\nA=a/b/c.d.json B=TP E=.json N=\nL=(x y z)\nrun {}", expansion)),
+              fmt::format("set|--|p|q|r\nrun|{}", value))
+        << expansion;
+}
+
+TEST(ShellReader, ATextInAngleBracketsStandsForAValue) {
+  EXPECT_EQ(words_in("run --a=<port> x --b <your path> c <in >out d <<< <x>\nE=<dir>/f\nrun $E"), "run|??|x|--b|??|c|d\nrun|??");
+}
+
 TEST(ShellReader, IntegersAreComputed) {
-  EXPECT_EQ(words_in("N=4\nrun $((N*8)) $(($N * 3 - 7 % 4 + 2 * $N / 3)) $((-1))x"), "run|32|11|??");
-  for (const char* not_integers : {"1 / 0", "9223372036854775807 + 1", "1.5", "010", "N ? 1 : 2", "1 +", "(N + 1) * 2"})
+  EXPECT_EQ(words_in("N=4\nrun $((N*8)) $(($N * 3 - 7 % 4 + 2 * $N / 3)) $((-1))x"), "run|32|11|-1x");
+  EXPECT_EQ(words_in("N=4\nrun $(( (N + 1) * 2 - (3 - -N) )) $((2*(3*(N)))) $(expr \\( $N + 1 \\) \\* 2)"), "run|3|24|10");
+  EXPECT_EQ(words_in("N=4\nrun $(( ($N > 1) ? 1 : 0 )) $((N == 4 ? N != 4 ? 2 : N*5 : 3)) $((N<=3)) $((N>=4)) $((N<5))"),
+            "run|1|20|0|1|1");
+  EXPECT_EQ(words_in("N=4\nif ((N > 3)); then a; else b; fi\nif (( N - 4 )); then a; else c; fi\nif ((X)); then d; fi"),
+            "a\nc\nd ?");
+  for (const char* not_integers : {"1 / 0", "9223372036854775807 + 1", "1.5", "010", "N ? 1 2", "1 +", "2 ** 3", "2 (3)",
+                                   "1 < 2 < x"})
     EXPECT_EQ(words_in(std::string("run $((") + not_integers + "))"), "run|??") << not_integers;
 }
 
@@ -92,7 +128,9 @@ TEST(ShellReader, WhatWouldBeExecutedHasNoValue) {
             "\"$(nproc --all)\" in line 1 would have to be executed; write its value in its place");
   EXPECT_EQ(reason("run `date`"), "\"`date`\" in line 1 would have to be executed; write its value in its place");
   EXPECT_EQ(reason("\nrun $DATA/x"), "\"$DATA\" is set nowhere before line 2; write DATA=... above it");
-  EXPECT_EQ(reason("run ${A%.x}"), "\"${A%.x}\" in line 1 would have to be executed; write its value in its place");
+  EXPECT_EQ(reason("A=b; run ${A@Q}"), "\"${A@Q}\" in line 1 would have to be executed; write its value in its place");
+  EXPECT_EQ(reason("run ${A%.x}"), "\"$A\" is set nowhere before line 1; write A=... above it");
+  EXPECT_EQ(reason("\nrun --a=<your path>"), "\"<your path>\" in line 2 stands for a value of yours; write it in its place");
   EXPECT_EQ(reason("run $1/x"), "\"$1\" is an argument of the script (set -- ARGUMENTS above its first command gives it)");
   EXPECT_EQ(reason("run \"$HOME\""), "\"$HOME\" is known where the script runs");
   EXPECT_EQ(reason("for A in $(ls); do B=$A; done\nrun $B"),
@@ -193,7 +231,8 @@ TEST(ShellReader, AVariableHasTheValueThatBashGivesItOrNone) {
       "test a = b && N=2", "[ a = b ] && N=2",
       "if [ $N -gt 10 ] 2>/dev/null; then N=2; fi", "[[ $N == 4 ]] >/dev/null && N=2", "[ $N = 1 ] 2>/dev/null || N=2",
       "{ [ -n \"$A\" ] || [ -n \"$B\" ]; } && N=2", "( [ a = b ] ) && N=2", "{ true; } || N=2", "[ a = a ] || { N=2; }",
-      "[ 10 -lt 9 ] && N=2", "[ $X -ge 8 ] && N=2", "[ \"$X\" -eq 1 ] && N=2", "[[ 4 -eq 5 ]] && N=2"};
+      "[ 10 -lt 9 ] && N=2", "(( N == 9 )) 2>/dev/null && N=2",
+      "[ $X -ge 8 ] && N=2", "[ \"$X\" -eq 1 ] && N=2", "[[ 4 -eq 5 ]] && N=2"};
   constexpr std::string_view kChanges[] = {
       "x | y\nN=2", "N=2 2>/dev/null", "> /dev/null N=2", "N=2>/dev/null", "[ $N = 1 ] 2>/dev/null && N=2",
       "export A=1 && N=2", "[ a = b ] && { x; } || N=2", "set x; set -x -- 2; N=$1",
@@ -211,7 +250,7 @@ TEST(ShellReader, AVariableHasTheValueThatBashGivesItOrNone) {
       "N=$(expr 16/4)", "A=1+2; N=$((A * 2))",
       // what sets it may run
       "x && N=2", "x || N=2", "if x && [ a = a ]; then N=2; fi", "x && export N=2", "cd x && y && N=2", "test -f x && N=2",
-      "! x && N=2", "wait || { N=2; }", "cd a || N=2", "{ echo; } && N=2", "(( N == 9 )) 2>/dev/null && N=2",
+      "! x && N=2", "wait || { N=2; }", "cd a || N=2", "{ echo; } && N=2", "(( X == 9 )) 2>/dev/null && N=2",
       "if X=$(x -L 2>/dev/null); then N=2; fi", "X=$(false) || N=2", "X=`x` && N=2", "N=$(nproc) 2>/dev/null",
       "( [ -f x ] ) && N=2", "(exit 3) || N=6", "if [ a = a ]; then [ a = b ]; fi && N=2", "{ x && echo; } && N=2",
       "[ 08 -eq 8 ] && N=2", "[ \"$X\" -eq 0 ] && N=2", "[ a -eq a ] && N=2", "[ ! \"$X\" -eq 1 ] && N=2"};
@@ -358,7 +397,7 @@ TEST(ShellReader, TestsOfTextsDecideAndOthersLeaveDoubt) {
   EXPECT_EQ(words_in("f() {\n  run\n}\nwhile x; do run2; done\ncase $A in\n  a|b) run3;;\n  *) run4\nesac\nend"),
             "x\nrun2 ?\nrun4\nend") << "nobody calls f, and A is nowhere set";
   EXPECT_EQ(words_in("(cd a; run)\n{ run2; } > log\nif [ a ]; then (run3); fi | tee x"), "cd|a\nrun\nrun2\nrun3\ntee|x");
-  EXPECT_EQ(words_in("! [ a ] && A=1\nrun $A\nif ! x; then run2; fi"), "run|??\nx\nrun2 ?");
+  EXPECT_EQ(words_in("! [ a ] && A=1\nrun $A\nif ! x; then run2; fi"), "run\nx\nrun2 ?");
   EXPECT_EQ(words_in("A=1\n(A=2; run $A)\nrun $A"), "run|2\nrun|1") << "a shell of its own";
   EXPECT_EQ(words_in("if [[ a == b && c == c || d == d ]]; then run; fi"), "run");
   EXPECT_EQ(words_in("if [[ a == a && ( b == b ) ]]; then run; fi"), "run ?");
