@@ -135,8 +135,9 @@ constexpr ForeignKey kHuggingFaceRows[] = {
     always("ddp_*, xpu_backend, local_rank, tpu_num_cores, mp_parameters, sharded_ddp, use_mps_device, use_ipex, jit_mode_eval, "
      "ray_scope, tpu_metrics_debug", "ranks are threads or MPI processes, and every parameter's gradient is known before the "
      "start"),
-    always("torch_compile*, torchdynamo, use_liger_kernel, use_liger, liger_kernel_config*, use_cache, torch_empty_cache_steps, "
-     "enable_jit_checkpoint", "there is nothing to compile or to patch; memory is planned before the start"),
+    always("torch_compile*, torchdynamo, use_liger_kernel, use_liger, use_liger_loss, liger_kernel_config*, use_cache, "
+     "torch_empty_cache_steps, enable_jit_checkpoint", "there is nothing to compile or to patch; memory is planned before the "
+     "start"),
     always("attn_implementation, use_flash_attention_2, model_init_kwargs.attn_implementation",
      "attention never stores the scores"),
     heading("Checkpoints, evaluation, logs"),
@@ -183,7 +184,7 @@ constexpr ForeignKey kHuggingFaceRows[] = {
     heading("Model and data"),
     {"model_name_or_path", kMapped, "model.init_from@model", {}, "must be a local folder: nothing is downloaded"},
     {"model_name", kMapped, "model.preset@model", {}, "or model.init_from, a local folder of Hugging Face's form"},
-    {"dataset_name, dataset_path, data_path, train_file", kMapped, "data.train@dataset"},
+    {"dataset_name, dataset_path, data_path, train_file, dataset_id_or_path", kMapped, "data.train@dataset"},
     {"validation_file", kMapped, "data.valid", {}, "the prefix that trident data prepare wrote"},
     {"tokenizer_name, tokenizer_name_or_path", kMapped, "data.tokenizer", {}, "a name, a local folder or a file"},
     {"max_length, max_seq_length, model_max_length, cutoff_len, sequence_len, block_size", kMapped, "batch.sequence"},
@@ -213,15 +214,15 @@ constexpr ForeignKey kHuggingFaceRows[] = {
     always("assistant_only_loss, completion_only_loss, train_on_inputs, system_prompt", "the tokenizer's own template where none "
      "is named; --loss completion or all for the others", "trident data prepare --chat --template FILE --loss assistant"),
     differs("max_train_samples, max_eval_samples", "trident data prepare takes all lines of a file: cut it before"),
-    always("dataset_train_split, dataset_test_split, dataset_config, dataset_config_name, dataset_streaming, streaming, datasets*, "
-     "dataset_mixture*, dataset_mixer*, dataset_splits, dataset_prompt_column, test_split_size, validation_split_percentage, "
-     "keep_linebreaks, lazy_preprocess, dataset_num_proc, preprocessing_num_workers, overwrite_cache, cache_dir, tools",
-     "data.train and data.valid name files that trident data prepare wrote, with weights where there are several",
-     "trident data prepare"),
+    always("dataset_train_split, dataset_test_split, dataset_config, dataset_configs, dataset_config_name, text_column, "
+     "truncation_side, auto_insert_empty_system_msg, dataset_streaming, streaming, datasets*, dataset_mixture*, dataset_mixer*, "
+     "dataset_splits, dataset_prompt_column, test_split_size, validation_split_percentage, keep_linebreaks, lazy_preprocess, "
+     "dataset_num_proc, preprocessing_num_workers, overwrite_cache, cache_dir, tools", "data.train and data.valid name files that "
+     "trident data prepare wrote, with weights where there are several", "trident data prepare"),
     always("dataloader_drop_last", "a last batch that is not full takes samples of the next epoch"),
     always("dataloader_*, no_dataloader_*", "samples are read ahead"),
-    always("model_revision, trust_remote_code, token, use_auth_token, use_fast_tokenizer, low_cpu_mem_usage, model_type, "
-     "model_code_revision, ignore_bias_buffers", "no code and no file of a hub is loaded"),
+    always("model_revision, base_model_revision, trust_remote_code, token, use_auth_token, use_fast_tokenizer, low_cpu_mem_usage, "
+     "model_type, model_code_revision, ignore_bias_buffers", "no code and no file of a hub is loaded"),
     differs("config_name", "a model of new weights by this config.json: give its folder as model.hf_config, in place of "
      "model.init_from"),
     differs("model_init_kwargs*, config_overrides", "the folder's config.json is the model; keys of the model block change it"),
@@ -266,7 +267,10 @@ constexpr ForeignKey kHuggingFaceRows[] = {
     {"beta", kMapped, "loss.beta"},
     {"loss_type = sigmoid, ipo, hinge", kMapped, "loss.variant"},
     always("loss_type = nll, chunked_nll", "the cross-entropy of the next token"),
-    refused("num_generations, reward_funcs, reward_weights, use_vllm", "no training by GRPO here; take sft, pre-training or dpo"),
+    refused("num_generations*, reward_funcs, reward_weights, use_vllm, log_completions*, num_completions_to_print, scale_rewards, "
+     "epsilon*, num_iterations, mask_truncated_completions, importance_sampling_level, steps_per_generation, "
+     "generation_batch_size, top_entropy_quantile, cosine_*, repetition_n_grams, repetition_max_penalty, code_*, "
+     "soft_punish_cache", "no training by GRPO here; take sft, pre-training or dpo"),
     refused("loss_type", "cross-entropy, and of preferences sigmoid, ipo and hinge"),
     {"label_smoothing", kMapped, "loss.label_smoothing"},
     {"rpo_alpha", kMapped, "loss.nll_weight"},
@@ -278,7 +282,8 @@ constexpr ForeignKey kHuggingFaceRows[] = {
      "DPO with one loss, and a reference that stays as it is"),
     always("f_alpha_divergence_coef, discopop_tau, ref_model_mixup_alpha, ref_model_sync_steps, precompute_ref_log_probs, "
      "precompute_ref_batch_size, generate_during_eval, model_adapter_name, ref_adapter_name, force_use_ref_model, "
-     "ref_model_init_kwargs, use_logits_to_keep, is_encoder_decoder", "the reference is asked once, before the first step"),
+     "ref_model_init_kwargs, use_logits_to_keep, use_num_logits_to_keep, base_model_attribute_name, is_encoder_decoder", "the "
+     "reference is asked once, before the first step"),
 };
 
 }  // namespace
