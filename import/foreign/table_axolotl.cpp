@@ -51,7 +51,6 @@ constexpr ForeignKey kAxolotlRows[] = {
     differs("save_first_step, early_stopping_patience, loss_watchdog_threshold, loss_watchdog_patience, dynamic_checkpoint*",
      "a run ends after its steps, and ten non-finite steps in a row end it; SIGUSR1 saves and ends"),
     {"adapter = lora", kMapped, "adapter.type", "\"lora\"", "with adapter.r, adapter.alpha, adapter.target_modules"},
-    {"load_4bit", kNotBuilt, "model.quantize.type", "\"nf4\"", "its old name is load_in_4bit's"},
     {"adapter = qlora", kMapped, "adapter.type", "\"lora\"", "load_in_4bit says that the weights beside it have 4 bits"},
     refused("adapter", "adapters are LoRA"),
     {"peft_use_dora", kMapped, "adapter.type@use_dora", "\"dora\""},
@@ -67,7 +66,7 @@ constexpr ForeignKey kAxolotlRows[] = {
     {"dpo_loss_type = sigmoid, ipo, hinge", kMapped, "loss.variant"},
     {"dpo_label_smoothing", kMapped, "loss.label_smoothing"},
     {"dpo_norm_loss", kMapped, "loss.length_normalized", "true"},
-    refused("relora, relora_steps, peft_use_relora, gptq, use_eaft, use_pose, lr_groups, lr_quadratic_warmup, "
+    refused("relora, relora_steps, peft_use_relora, gptq, load_4bit, use_eaft, use_pose, lr_groups, lr_quadratic_warmup, "
      "cosine_constant_lr_ratio, embedding_lr, embedding_lr_scale, loraplus_lr_ratio, lora_rank_pattern, lora_alpha_pattern, "
      "peft_layer_replication, peft_trainable_token_indices, peft_init_lora_weights, peft, peft.*, jagged_restart_steps, "
      "lisa_n_layers, trainer_cls, lr_div_factor, adam_beta3, adam_epsilon2, torchdistx_path, use_onebitllms, "
