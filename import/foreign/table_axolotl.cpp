@@ -82,9 +82,10 @@ constexpr ForeignKey kAxolotlRows[] = {
     differs("special_tokens*, tokens*, added_tokens_overrides*", kMoreTokens),
     always("scaling_softmax_factor, scaling_softmax_bias, gemma4_hybrid_attn_impl, ple_cpu_offload, experts_implementation, "
      "role_boundaries, llama4_linearized_experts, quantize_moe_experts, expert_parallel_*, dsv4_*, use_dsv4_kernels, "
-     "use_glm_dsa_kernels, gemma4_*, nvfp4_merge_aware*, moe_*, expert_backend, nonexpert_quantization, lm_eval_*, "
-     "processor_type, processor_kwargs*, cls_model_config, bench_dataset, bench_split, use_sonicmoe, use_scattermoe, gptq_*, "
-     "eval_causal_lm_metrics, bnb_config_kwargs*, model_quantization_config_kwargs*", "of a method that is not asked for"),
+     "use_glm_dsa_kernels, gemma4_*, nvfp4_merge_aware*, moe_grouped_backend, moe_dequant_chunk_size, moe_bnb_fast, "
+     "expert_backend, nonexpert_quantization, lm_eval_*, processor_type, processor_kwargs*, cls_model_config, bench_dataset, "
+     "bench_split, use_sonicmoe, use_scattermoe, gptq_*, eval_causal_lm_metrics, bnb_config_kwargs*, "
+     "model_quantization_config_kwargs*", "of a method that is not asked for"),
     heading("Parallelism and memory"),
     {"dp_shard_size", kMapped, "parallel.data@shard"},
     {"dp_replicate_size", kMapped, "parallel.shard_group@replicate"},

@@ -90,15 +90,16 @@ constexpr ForeignKey kLlamaFactoryRows[] = {
     {"sequence_parallel", kMapped, "parallel.sequence_parallel"},
     {"use_distributed_optimizer = true", kMapped, "parallel.zero", "\"zero1\""},
     {"use_distributed_optimizer", kMapped, "parallel.zero", "\"ddp\""},
+    {"recompute_granularity = full", kMapped, "recompute.policy", "\"full\"", "every block"},
     {"recompute_granularity", kMapped, "recompute.policy"},
     {"mixed_precision = bf16_mixed", kMapped, "precision.compute", "\"bf16\""},
     {"mixed_precision = 16_mixed", kMapped, "precision.compute", "\"fp16\""},
     differs("recompute_method, recompute_num_layers", "recompute.policy holds for every block"),
     always("context_parallel_size, expert_model_parallel_size = 1", "1 is none"),
     {"context_parallel_size", kNotBuilt, "parallel.context"},
-    refused("expert_model_parallel_size", "there are no experts here"),
+    refused("expert_model_parallel_size, moe_grouped_gemm, moe_token_dispatcher_type", "dense models only"),
     always("bias_activation_fusion, apply_rope_fusion, masked_softmax_fusion, cross_entropy_loss_fusion, overlap_*, "
-     "account_for_*, moe_*, calculate_per_token_loss, use_packed_sequences", "the default here, or of experts"),
+     "account_for_*, calculate_per_token_loss, use_packed_sequences", "the default here, or one form of an operation"),
     differs("megatron_pretrained_checkpoint, extra_config", "model.init_from is a folder of Hugging Face's form, and keys are "
      "Trident's"),
     heading("Ranks"),

@@ -19,6 +19,7 @@ constexpr ForeignKey kTorchtitanRows[] = {
      "all ranks that the other degrees leave", "-1"},
     {"training.data_parallel_type = ddp", kMapped, "parallel.zero"},
     always("training.data_parallel_type = fsdp", "parallel.zero is zero3"),
+    refused("training.data_parallel_type", "there is no such type", "fsdp or ddp"),
     {TRIDENT_TRAINING("fsdp_reshard_after_forward") " = always", kMapped, "parallel.zero", "\"zero3\"", {}, {},
      Convert::kUnlessSaid},
     {TRIDENT_TRAINING("fsdp_reshard_after_forward") " = never", kMapped, "parallel.zero", "\"shard_grad_op\"", {}, {},
