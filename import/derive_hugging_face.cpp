@@ -187,6 +187,8 @@ void take_stage_defaults(Facts& facts, const std::set<ForeignSystem>& systems) {
 
 void derive_hugging_face(Facts& facts, const std::set<ForeignSystem>& systems) {
   const Stage stage = stage_of(facts);
+  if (systems.contains(kLlamaFactory) && facts.is_on("@predicts") && !facts.is_on("@trains"))
+    throw ConfigError(fmt::format("{}: without do_train nothing is trained; use trident eval", facts.find("@predicts")->origin));
   if (systems.contains(kMegatron)) {
     facts.erase("@accumulation");  // megatron sft counts all ranks' sequences
   } else if (systems.contains(kSwift) && !facts.is_given("@accumulation") && !facts.is_given("batch.global")) {

@@ -56,6 +56,8 @@ void derive_duration(Facts& facts) {
   if (!count || !(count->as_number() > 0))
     throw ConfigError(fmt::format("{}: a length is steps (1000), tokens (2e12T) or epochs (1ep); correct it", duration->origin));
   facts.set(name, whole_number(count->as_number(), {duration}), {"@olmo.duration"});
+  if (name == "@train_tokens") apply(facts, {"run.steps", name, "batch.global batch.sequence", Round::kDown});
+  facts.erase("@train_tokens");
 }
 
 // Lengths of the schedule in its unit. max_duration is the decay's length unless t_max is.
@@ -70,7 +72,7 @@ void derive_olmo_course(Facts& facts) {
   }
   const std::optional<std::int64_t> stop = facts.integer("@olmo.stop_at"), all = facts.integer("run.steps");
   if (!stop) return;
-  if (!all)
+  if (!all || facts.find("run.epochs") != nullptr)
     return facts.remark("@olmo.stop_at", "give --set run.steps and lr_schedule.decay_steps: max_duration does not count steps");
   if (facts.find("@olmo.t_max") == nullptr) facts.set("lr_schedule.decay_steps", *facts.find("run.steps"));
   facts.set("run.steps", std::min(*stop, *all), {"@olmo.stop_at", "run.steps"});

@@ -8,13 +8,16 @@
 namespace trident {
 namespace {
 
-// The dense models of torchtitan 0.2.2: a preset here, or keys of config.json.
+// The dense models of torchtitan: a preset here, or keys of config.json.
 struct TitanModel {
   std::string_view name, flavor, preset;
   std::int64_t vocabulary = 0, hidden = 0, layers = 0, heads = 0, kv_heads = 0, ffn = 0;
   bool tied = false;
 };
 constexpr TitanModel kTitanModels[] = {
+    {"llama2", "7B", "llama2-7b"},
+    {"llama2", "13B", "llama2-13b"},
+    {"llama2", "70B", "llama2-70b"},
     {"llama3", "8B", "llama3.1-8b"},
     {"llama3", "70B", "llama3.1-70b"},
     {"llama3", "405B", "llama3.1-405b"},
@@ -51,6 +54,8 @@ JsonValue keys_of(const TitanModel& model) {
 void derive_titan_model(Facts& facts) {
   if (!facts.is_given("@titan.name") && !facts.is_given("@titan.flavor")) return;  // the debug model is nobody's wish
   const std::string family = facts.text("@titan.name"), whole = facts.text("@titan.flavor");
+  if (facts.text("@titan.spec").find("\"rank\":") != std::string::npos)
+    facts.remark("@titan.spec", "it has layers of LoRA, which are not read: give adapter.type, adapter.r and adapter.alpha");
   std::string_view kind = whole;
   for (const std::string_view attention : {"_flex_attn", "_varlen_attn", "_flex", "_varlen"})
     if (kind.ends_with(attention)) {
@@ -71,7 +76,10 @@ void derive_titan_model(Facts& facts) {
 // Micro-batches: without a pipeline the local batch is one; with one it is cut into those that the pipeline passes on.
 void derive_local_batch(Facts& facts, bool has_pipeline) {
   if (facts.integer("@titan.global").value_or(-1) > 0) facts.take("batch.global", *facts.find("@titan.global"));
-  if (has_pipeline && facts.find("@titan.pipeline_micro") != nullptr) {
+  if (has_pipeline && facts.find("@titan.pipeline_count") != nullptr) {
+    apply(facts, {"batch.micro", "@titan.local", "@titan.pipeline_count"});
+    facts.set("@accumulation", *facts.find("@titan.pipeline_count"));
+  } else if (has_pipeline && facts.find("@titan.pipeline_micro") != nullptr) {
     apply(facts, {"@accumulation", "@titan.local", "@titan.pipeline_micro"});
     facts.set("batch.micro", facts.find("@titan.pipeline_micro")->value, {"@titan.local", "@titan.pipeline_micro"});
   } else if (const Fact* const local = facts.find("@titan.local")) {
@@ -116,6 +124,15 @@ void derive_titan_course(Facts& facts) {
             {"@titan.decay_ratio", "@titan.decay_type", total});
 }
 
+// The JSON of a later Config has the block of full recomputation without the word.
+void derive_titan_recompute(Facts& facts) {
+  if (!facts.is_given("@titan.spec") || facts.is_given("recompute.policy")) return;
+  if (const Fact* const budget = facts.find("@titan.budget"))
+    throw ConfigError(fmt::format("{}: no compiler weighs memory against time here; trident plan compares policies",
+                                  budget->origin));
+  facts.set("recompute.policy", "full", {"@titan.spec"});
+}
+
 // Facts that count only where a switch of their section is on.
 void derive_switches(Facts& facts) {
   const bool saves = facts.is_on("@titan.saves"), in_hf = facts.is_on("@titan.load_in_hf");
@@ -129,7 +146,9 @@ void derive_switches(Facts& facts) {
   }
   const std::int64_t every = facts.integer("@titan.profile_every").value_or(10),
                      active = facts.integer("@titan.profile_steps").value_or(1);
-  if (facts.is_on("@titan.profiles"))
+  if (facts.integer("run.steps").value_or(every) < every)
+    facts.remark("@titan.profile_every", "the run ends before");
+  else if (facts.is_on("@titan.profiles"))
     facts.set("log.trace_steps", JsonValue::Array{std::max<std::int64_t>(1, every - active + 1), every},
               {"@titan.profiles", "@titan.profile_every", "@titan.profile_steps"});
   if (saves && facts.find("@titan.folder") != nullptr && facts.find("run.dir") != nullptr)
@@ -151,6 +170,7 @@ void derive_torchtitan(Facts& facts) {
   derive_local_batch(facts, stages > 1);
   derive_pipeline(facts, stages);
   derive_titan_course(facts);
+  derive_titan_recompute(facts);
   derive_switches(facts);
   take_fp8(facts);
   if (const Fact* const reshard = facts.find("@titan.reshard")) {

@@ -98,7 +98,8 @@ ForeignSystem system_of(const JsonValue& value, Format format, std::string_view 
         fmt::format("{}: this is a configuration of Trident's already; use it by trident train --config {}", file, file));
   for (const Kind& kind : kKinds)
     for (const JsonMember& member : value.members())
-      if (is_listed(member.key, kind.keys)) return kind.system;
+      if (is_listed(member.key, kind.keys) && (format != Format::kYaml || kind.system != ForeignSystem::kTorchtitan))
+        return kind.system;  // nanotron's YAML has such blocks, too
   if (value.find("model") != nullptr && value.find("dataset") != nullptr) return ForeignSystem::kSwift;
   const bool may_be_deepspeed = format == Format::kJson && value.find("model_type") == nullptr;
   if (may_be_deepspeed && std::ranges::any_of(value.members(), is_of_deepspeed)) return ForeignSystem::kDeepSpeed;
@@ -283,7 +284,8 @@ class Inputs {
       }
       return;
     }
-    if (!value.is_object() || (value.members().empty() && !leaf.key.empty())) {
+    const bool is_whole = leaf.system == ForeignSystem::kTorchtitan && leaf.key == "model_spec.model";  // keys of all layers
+    if (!value.is_object() || is_whole || (value.members().empty() && !leaf.key.empty())) {
       out.push_back(leaf);
       out.back().value = value;
       return;

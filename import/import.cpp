@@ -70,7 +70,7 @@ JsonValue typed(const JsonValue& value, std::string_view to, const Option* optio
   if (!value.is_string()) {
     const bool is_whole = value.kind() == JsonValue::Kind::kNumber && std::abs(value.as_number()) < 9e15 &&
                           value.as_number() == std::floor(value.as_number());
-    if (option == nullptr) return value;
+    if (option == nullptr) return is_whole && to.starts_with('@') ? JsonValue(static_cast<std::int64_t>(value.as_number())) : value;
     if (is_whole && takes(option->takes, Takes::kInteger) && !takes(option->takes, Takes::kNumber))
       return static_cast<std::int64_t>(value.as_number());
     const bool wants_text = option->takes == Takes::kString || option->takes == (Takes::kNull | Takes::kString);

@@ -55,6 +55,17 @@ bool is_same_value(std::string_view a, std::string_view b) {
   return x && y && *x == *y;
 }
 
+// "param_groups.lr" of "param_groups[0].lr": a key of a list's items may have a row of its own.
+std::string name_within_lists(std::string_view name) {
+  std::string whole;
+  for (bool is_index = false; const char c : name) {
+    is_index |= c == '[';
+    if (!is_index) whole += c;
+    is_index &= c != ']';
+  }
+  return whole;
+}
+
 }  // namespace
 
 std::string plain_foreign_name(std::string_view name) {
@@ -125,7 +136,10 @@ ForeignTables::ForeignTables(std::span<const ForeignSection> sections) : section
 }
 
 std::vector<const ForeignKey*> ForeignTables::find_all(ForeignSystem system, std::string_view name, std::string_view value) const {
-  const std::string plain = plain_foreign_name(name);
+  std::string plain = plain_foreign_name(name);
+  if (const std::string whole = name_within_lists(name); whole != plain)
+    for (std::optional<ForeignSystem> one = system; one; one = base_of(*one))
+      if (of(*one).exact.contains(whole)) plain = whole;
   std::vector<const ForeignKey*> found;
   for (std::optional<ForeignSystem> one = system; one; one = base_of(*one)) {
     const auto rows = of(*one).exact.find(plain);

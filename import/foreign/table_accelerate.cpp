@@ -32,7 +32,7 @@ constexpr ForeignKey kAccelerateRows[] = {
     {"use_fsdp", kMapped, "parallel.zero@distributed_type", "\"FSDP\"", kMeansFsdp},
     {"use_deepspeed", kMapped, "parallel.zero@distributed_type", "\"DEEPSPEED\"", kMeansDeepSpeed},
     {"use_megatron_lm", kMapped, "parallel.zero@distributed_type", "\"MEGATRON_LM\"", kMeansMegatron},
-    always("use_parallelism_config", "degrees count where they are given"),
+    always("use_parallelism_config, use_tp, tp_config", "degrees count where they are given"),
     launcher("num_processes = -1", "the launcher or import --ranks says how many there are"),
     {"num_processes", kMapped, "parallel.data@ranks"},
     {"num_machines", kMapped, "parallel.data@nodes", {}, "num_processes counts the ranks of all of them"},
@@ -52,15 +52,18 @@ constexpr ForeignKey kAccelerateRows[] = {
      "transformers_version, py_version, sagemaker_inputs_file, sagemaker_metrics_file, additional_args, aws_access_key_id, "
      "aws_secret_access_key", "no service starts machines: start mpirun or srun on them"),
     refused("distributed_type, tpu, tpu_use_cluster, tpu_cluster", "ranks compute on CPUs and CUDA GPUs"),
-    launcher("no_tpu_cluster, tpu_use_sudo, tpu_name, tpu_zone, tpu_vm, tpu_env, vm, env, commands, command_file",
-     "a matter of TPUs"),
+    launcher("no_tpu_cluster, tpu_use_sudo, tpu_name, tpu_zone, tpu_vm, tpu_env, vm, env, commands, command, command_file", "a "
+     "matter of TPUs"),
     launcher("machine_rank, main_process_ip, main_process_port, rdzv_backend, rdzv_conf, same_network, gpu_ids, max_restarts, "
      "monitor_interval, tee, t, log_dir, role, quiet, q, module, m, no_python, mpirun_config.*, mpirun_hostfile",
      "mpirun or srun starts the ranks, CUDA_VISIBLE_DEVICES names the GPUs, and trident supervise restarts"),
     always("config_file, deepspeed_config.deepspeed_config_file, deepspeed_config_file, deepspeed_config.hf_ds_config",
      "its keys are listed by themselves"),
     always("deepspeed_config, fsdp_config, megatron_lm_config, parallelism_config, mpirun_config", "an empty block says nothing"),
-    always("dynamo_*", "there is nothing to compile"),
+    always("dynamo_*, ipex_config.*, ipex_config, ipex, use_xpu, xpu_config, ipex_enabled, xpu_enabled", "there is nothing to "
+     "compile"),
+    refused("kt_config.enabled", kNoSuchMethod),
+    always("kt_config.*", "it goes with kt_config.enabled"),
     {"fp8_*", kNotBuilt, "precision.fp8", "true", "scaling is by tensor unless precision.fp8 names another recipe"},
     heading("DeepSpeed"),
     {TRIDENT_DEEPSPEED("zero_stage") " = 0, 1", kMapped, "parallel.zero", {}, kStages},
@@ -103,13 +106,16 @@ constexpr ForeignKey kAccelerateRows[] = {
     {TRIDENT_FSDP("offload_params") ", fsdp_config.cpu_offload", kNotBuilt, "offload.parameters@fsdp_offload", "\"host\"",
      kFsdpOffload},
     {TRIDENT_FSDP("activation_checkpointing") ", fsdp_config.xla_fsdp_grad_ckpt", kMapped, "recompute.policy", "\"full\""},
-    {TRIDENT_FSDP("activation_checkpointing_offload"), kNotBuilt, "offload.activations", "\"host\""},
+    {TRIDENT_FSDP("activation_checkpointing_offload") ", fsdp_config.activation_cpu_offload", kNotBuilt, "offload.activations",
+     "\"host\""},
     differs(TRIDENT_FSDP("auto_wrap_policy") " = NO_WRAP",
      "one unit is the whole model there and nothing overlaps; here each block is a unit"),
     always(TRIDENT_FSDP("auto_wrap_policy") ", " TRIDENT_FSDP("transformer_layer_cls_to_wrap") ", " TRIDENT_FSDP("min_num_params")
-     ", fsdp_config.transformer_cls_names_to_wrap", "each block of the model is a unit"),
-    always(TRIDENT_FSDP("backward_prefetch") ", " TRIDENT_FSDP("forward_prefetch") ", " TRIDENT_FSDP("limit_all_gathers"),
-     "the next unit is gathered while one computes, unless parallel.overlap is false; memory is planned beforehand"),
+     ", fsdp_config.transformer_cls_names_to_wrap, fsdp_config.fsdp_transformer_cls_names_to_wrap", "each block of the model is a "
+     "unit"),
+    always(TRIDENT_FSDP("backward_prefetch") ", " TRIDENT_FSDP("backward_prefetch_policy") ", " TRIDENT_FSDP("forward_prefetch")
+     ", " TRIDENT_FSDP("limit_all_gathers"), "the next unit is gathered while one computes, unless parallel.overlap is false; "
+     "memory is planned beforehand"),
     always(TRIDENT_FSDP("state_dict_type") ", " TRIDENT_FSDP("final_state_dict_type")
      ", fsdp_config.state_dict_config, fsdp_config.optim_state_dict_config",
      "each rank saves its part and any layout reads it; convert writes whole weights", "trident convert"),
@@ -124,7 +130,7 @@ constexpr ForeignKey kAccelerateRows[] = {
     heading("Parallelism"),
     {TRIDENT_PARALLELISM("dp_replicate_size"), kMapped, "parallel.shard_group@replicate"},
     {TRIDENT_PARALLELISM("dp_shard_size"), kMapped, "parallel.data@shard"},
-    {TRIDENT_PARALLELISM("tp_size") ", torch_tp_plugin.tp_size", kMapped, "parallel.tensor"},
+    {TRIDENT_PARALLELISM("tp_size") ", torch_tp_plugin.tp_size, tp_config.tp_size, tp_size", kMapped, "parallel.tensor"},
     always(TRIDENT_PARALLELISM("cp_size") ", " TRIDENT_PARALLELISM("sp_size") " = 1", "sequences are whole on a rank"),
     {TRIDENT_PARALLELISM("cp_size") ", " TRIDENT_PARALLELISM("sp_size"), kNotBuilt, "parallel.context"},
     always(TRIDENT_PARALLELISM("cp_backend") ", " TRIDENT_PARALLELISM("cp_comm_strategy") ", " TRIDENT_PARALLELISM("sp_backend")

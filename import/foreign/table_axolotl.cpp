@@ -11,8 +11,9 @@ constexpr ForeignKey kAxolotlRows[] = {
     always("program", "the YAML says what trains"),
     {"rl = null, none, false", kMapped, "loss.type@stage", "\"sft\"", {}, "null"},
     {"rl = dpo, ipo", kMapped, "loss.type@stage"},
-    refused("rl", "DPO and IPO are what learns from preferences"),
-    {"pretraining_dataset", kMapped, "loss.type@stage", "\"pt\"", "trident data prepare writes it; data.train is the prefix"},
+    refused("rl", "DPO and IPO are what learns from preferences", "dpo, or leave the key out"),
+    {"pretraining_dataset, pretraining_dataset.*", kMapped, "loss.type@stage", "\"pt\"", "trident data prepare writes it; "
+     "data.train is the prefix"},
     {"micro_batch_size", kMapped, "batch.micro", {}, {}, "1"},
     differs("batch_size", "it counts for nothing there: batch.global is micro_batch_size x gradient_accumulation_steps, whose "
      "default is 1, of all ranks"),
@@ -65,21 +66,25 @@ constexpr ForeignKey kAxolotlRows[] = {
     {"dpo_loss_type = sigmoid, ipo, hinge", kMapped, "loss.variant"},
     {"dpo_label_smoothing", kMapped, "loss.label_smoothing"},
     {"dpo_norm_loss", kMapped, "loss.length_normalized", "true"},
-    refused("relora, gptq, use_eaft, use_pose, lr_groups, lr_quadratic_warmup, cosine_constant_lr_ratio, embedding_lr, "
-     "embedding_lr_scale, loraplus_lr_ratio, lora_rank_pattern, lora_alpha_pattern, peft_layer_replication, "
-     "peft_trainable_token_indices, peft_init_lora_weights, peft, jagged_restart_steps, lisa_n_layers, trainer_cls, lr_div_factor, "
-     "adam_beta3, adam_epsilon2, torchdistx_path, use_onebitllms, model_quantization_config, qat*, quantization*, "
-     "expert_parallel_size, freeze_mm_modules", kNoSuchMethod),
+    refused("relora, relora_steps, peft_use_relora, gptq, load_4bit, use_eaft, use_pose, lr_groups, lr_quadratic_warmup, "
+     "cosine_constant_lr_ratio, embedding_lr, embedding_lr_scale, loraplus_lr_ratio, lora_rank_pattern, lora_alpha_pattern, "
+     "peft_layer_replication, peft_trainable_token_indices, peft_init_lora_weights, peft, peft.*, jagged_restart_steps, "
+     "lisa_n_layers, trainer_cls, lr_div_factor, adam_beta3, adam_epsilon2, torchdistx_path, use_onebitllms, "
+     "model_quantization_config, qat*, quantization*, freeze_mm_modules, use_mora, mora*, kd_*, llmcompressor*, diffusion*, "
+     "grokfast_*, spectrum_*, dense_mixer, hatchery*", kNoSuchMethod),
+    refused("expert_parallel_size", "there are no experts here"),
     refused("reward_model, process_reward_model, num_labels, center_rewards_coefficient, curriculum_sampling, scaling_softmax, "
-     "noisy_embedding_alpha, dpo_loss_type, dpo_loss_weights, dpo_use_weighting, trl*, vllm*, ebft*, do_causal_lm_eval, "
-     "do_bench_eval", "the loss is the cross-entropy of the next token, or DPO's"),
+     "noisy_embedding_alpha, dpo_loss_type, dpo_loss_weights, dpo_use_weighting, trl*, vllm*, ebft*, nemo_gym*, "
+     "do_causal_lm_eval, do_bench_eval", "the loss is the cross-entropy of the next token, or DPO's"),
     differs("model_config*, overrides_of_model_config*, overrides_of_model_kwargs*, rope_scaling*, reinit_weights, "
      "shrink_embeddings, resize_token_embeddings_to_32x, s2_attention", "the folder's config.json is the model; keys of the model "
      "block change it"),
     differs("special_tokens*, tokens*, added_tokens_overrides*", kMoreTokens),
     always("scaling_softmax_factor, scaling_softmax_bias, gemma4_hybrid_attn_impl, ple_cpu_offload, experts_implementation, "
-     "role_boundaries, llama4_linearized_experts, quantize_moe_experts, processor_type, processor_kwargs*, cls_model_config, "
-     "bench_dataset, bench_split, use_sonicmoe, use_scattermoe, gptq_*, eval_causal_lm_metrics, bnb_config_kwargs*, "
+     "role_boundaries, llama4_linearized_experts, quantize_moe_experts, expert_parallel_*, dsv4_*, use_dsv4_kernels, "
+     "use_glm_dsa_kernels, gemma4_*, nvfp4_merge_aware*, moe_grouped_backend, moe_dequant_chunk_size, moe_bnb_fast, "
+     "expert_backend, nonexpert_quantization, lm_eval_*, processor_type, processor_kwargs*, cls_model_config, bench_dataset, "
+     "bench_split, use_sonicmoe, use_scattermoe, gptq_*, eval_causal_lm_metrics, bnb_config_kwargs*, "
      "model_quantization_config_kwargs*", "of a method that is not asked for"),
     heading("Parallelism and memory"),
     {"dp_shard_size", kMapped, "parallel.data@shard"},
@@ -97,8 +102,9 @@ constexpr ForeignKey kAxolotlRows[] = {
      "eager_attention, flash_attn_cross_entropy, flash_attn_fuse_mlp, flash_attn_rms_norm, flash_optimum, large_head_attention, "
      "flash_attn_d512, sdpa_varlen, fused_attn_kernel, chunked_cross_entropy, chunked_cross_entropy_num_chunks, tiled_mlp, "
      "tiled_mlp_num_shards, tiled_mlp_use_original_mlp, use_kernels, torch_compile_options, deepcompile, fp32_norms, "
-     "fp32_norm_classes, dpo_use_liger_kernel, plugins, liger_*, cut_cross_entropy*", "attention never stores the scores, and "
-     "there is one implementation of each operation"),
+     "fp32_norm_classes, dpo_use_liger_kernel, plugins, liger_*, attention, flash_attn_fuse_qkv, unsloth_*, "
+     "use_cut_cross_entropy, cut_cross_entropy*", "attention never stores the scores, and there is one implementation of each "
+     "operation"),
     always("fsdp_version, fsdp_final_state_dict_type, ddp, device, device_map, world_size, max_memory, gpu_memory_limit, gc_steps, "
      "gc_collect_steps, experimental_skip_move_to_device, fp8_config*, fp8_enable_fsdp_float8_all_gather, resources_per_worker*, "
      "ray_*", "memory is planned before the start, and the launcher says how many ranks there are"),
@@ -130,11 +136,13 @@ constexpr ForeignKey kAxolotlRows[] = {
     {"tokenizer_config", kMapped, "data.tokenizer", {}, "a name, a local folder or a file"},
     always("base_model_config, type_of_model, revision_of_model, tokenizer_type, tokenizer_use_fast, tokenizer_legacy, "
      "tokenizer_use_mistral_common, tokenizer_save_jinja_files, is_falcon_derived_model, is_llama_derived_model, "
-     "is_mistral_derived_model, is_qwen_derived_model, hf_use_auth_token, strict, axolotl_config_path",
-     "the model's folder says what it is; no code and no file of a hub is loaded"),
-    always("eval_batch_size, dpo_use_logits_to_keep, dpo_generate_during_eval, eval_table_size, eval_max_new_tokens, include_tkps",
-     "an evaluation takes batch.micro sequences at a time"),
+     "is_mistral_derived_model, is_qwen_derived_model, hf_use_auth_token, strict, axolotl_config_path, model_kwargs*, "
+     "base_model_ignore_patterns, use_safetensors", "the model's folder says what it is; no code and no file of a hub is loaded"),
+    always("eval_batch_size, dpo_use_logits_to_keep, dpo_generate_during_eval, eval_table_size, eval_table_max_new_tokens, "
+     "eval_max_new_tokens, include_tkps", "an evaluation takes batch.micro sequences at a time"),
     always("generate_samples, num_generation_samples, generation_*", "eval.samples continues texts while a run goes on"),
+    always("eta_min, adam_eps, test_value, exact_deduplication, collator_pad_to_longest, full_finetune", "axolotl reads no such "
+     "key"),
     always("profiler_steps, profiler_steps_start", "log.trace_steps traces steps"),
     {"use_tensorboard", kMapped, "log.tensorboard", "true"},
     differs("use_wandb, use_mlflow, mlflow_*, hf_mlflow_log_artifacts, use_comet, comet_*, gradio_*, use_otel_metrics, otel_*, "

@@ -186,7 +186,7 @@ constexpr ForeignKey kHuggingFaceRows[] = {
     heading("Model and data"),
     {"model_name_or_path", kMapped, "model.init_from@model", {}, "must be a local folder: nothing is downloaded"},
     {"model_name", kMapped, "model.preset@model", {}, "or model.init_from, a local folder of Hugging Face's form"},
-    {"dataset_name, dataset_path, data_path, train_file", kMapped, "data.train@dataset"},
+    {"dataset_name, dataset_path, data_path, train_file, dataset_id_or_path", kMapped, "data.train@dataset"},
     {"validation_file", kMapped, "data.valid", {}, "the prefix that trident data prepare wrote"},
     {"tokenizer_name, tokenizer_name_or_path", kMapped, "data.tokenizer", {}, "a name, a local folder or a file"},
     {"max_length, max_seq_length, seq_length, model_max_length, cutoff_len, sequence_len, block_size", kMapped, "batch.sequence"},
@@ -217,15 +217,16 @@ constexpr ForeignKey kHuggingFaceRows[] = {
      "is named; --loss completion or all for the others", "trident data prepare --chat --template FILE --loss assistant"),
     differs("max_train_samples, max_eval_samples", "trident data prepare takes all lines of a file: cut it before"),
     always("dataset_train_split, dataset_test_split, dataset_config, dataset_config_name, dataset_streaming, streaming, datasets*, "
-     "preprocessed_path, splits, add_special_tokens, append_concat_token, dataset_mixture*, dataset_mixer*, dataset_splits, "
+     "dataset_configs, text_column, truncation_side, auto_insert_empty_system_msg, preprocessed_path, splits, "
+     "add_special_tokens, append_concat_token, dataset_mixture*, dataset_mixer*, dataset_splits, "
      "dataset_prompt_column, test_split_size, validation_split_percentage, "
      "keep_linebreaks, lazy_preprocess, dataset_num_proc, preprocessing_num_workers, overwrite_cache, cache_dir, tools",
      "data.train and data.valid name files that trident data prepare wrote, with weights where there are several",
      "trident data prepare"),
     always("dataloader_drop_last", "a last batch that is not full takes samples of the next epoch"),
     always("dataloader_*, no_dataloader_*", "samples are read ahead"),
-    always("model_revision, trust_remote_code, token, use_auth_token, use_fast_tokenizer, low_cpu_mem_usage, model_type, "
-     "model_code_revision, ignore_bias_buffers", "no code and no file of a hub is loaded"),
+    always("model_revision, base_model_revision, trust_remote_code, token, use_auth_token, use_fast_tokenizer, low_cpu_mem_usage, "
+     "model_type, model_code_revision, ignore_bias_buffers", "no code and no file of a hub is loaded"),
     differs("config_name", "a model of new weights by this config.json: give its folder as model.hf_config, in place of "
      "model.init_from"),
     differs("model_init_kwargs*, config_overrides", "the folder's config.json is the model; keys of the model block change it"),
@@ -277,7 +278,8 @@ constexpr ForeignKey kHuggingFaceRows[] = {
      "normalize_advantages, reward_clip_range, reward_model_path, use_bias_correction_kl, off_policy_mask_threshold, sapo_*, "
      "vespo_*, max_tool_calling_iterations, multi_objective_aggregation, cast_lm_head_to_fp32, log_multimodal, log_unique_prompts, "
      "log_entropy, num_ppo_epochs, num_mini_batches, total_episodes, sft_model_path, missing_eos_penalty, response_length, "
-     "whiten_rewards, kl_coef, cliprange*, vf_coef, lam, local_rollout_forward_batch_size, num_sample_generations, judge",
+     "whiten_rewards, kl_coef, cliprange*, vf_coef, lam, local_rollout_forward_batch_size, num_sample_generations, judge, "
+     "cosine_*, repetition_n_grams, repetition_max_penalty, code_*, soft_punish_cache",
      "answers are not drawn while training: no GRPO or PPO; take sft, pre-training or dpo"),
     refused("loss_type", "cross-entropy, and of preferences sigmoid, ipo and hinge"),
     {"label_smoothing", kMapped, "loss.label_smoothing"},

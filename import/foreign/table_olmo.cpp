@@ -163,6 +163,10 @@ constexpr ForeignKey kOlmoRows[] = {
     always("load_path_sharded_checkpointer, sharded_checkpointer, new_style_checkpoints", "there is one format of checkpoints"),
     always("try_load_latest_save", "a run goes on from its newest checkpoint"),
     differs("reset_optimizer_state, reset_trainer_state", "model.init_from begins at step 1 with the weights alone"),
+    always("single.device, fsdp.state_dict_type, fsdp_config, fsdp_config.*, algorithms, algorithms.*, n_gpus, load_weights_only, "
+     "profiling, restore_base_learning_rate, save_interval_model, save_num_model_checkpoints_to_keep, "
+     "downstream_eval_subset_num_batches, downstream_eval_data_config.*, model.memory_efficient_attention, "
+     "model.rope_precision_type, model.compile*", "OLMo of the last two years reads no such key"),
     always("dry_run", "it computes memory and time without a step", "trident plan"),
     always("run_name", "a remark"),
     always("config", "its file is read"),

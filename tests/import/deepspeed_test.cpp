@@ -230,6 +230,9 @@ TEST(DeepSpeedFiles, WhatDiffersIsRefusedOrSaid) {
     expect_error<ConfigError>([&] { imported_text("ds.json", text); }, parts);
   };
   refused(R"({"optimizer": {"type": "Adam", "params": {"adam_w_mode": false}}})", {"ds.json:1", "adam_w_mode", "decoupled"});
+  EXPECT_EQ(all_values_of(imported_text("ds.json", R"({"zero_optimization": 1, "steps_per_print": 1e5})"))
+                .find("parallel.zero=\"zero1\" optimizer.grad_clip?=1.0 log.every=100000"),
+            0);
   refused(R"({"optimizer": {"type": "Lamb"}})", {"Lamb", "adamw"});
   refused(R"({"scheduler": {"type": "OneCycle"}})", {"OneCycle", "WarmupLR"});
   refused(R"({"zero_optimisation": {"stage": 2}})", {"zero_optimisation.stage", "zero_optimization.stage"});

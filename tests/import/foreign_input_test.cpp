@@ -66,6 +66,9 @@ TEST_F(ForeignInput, FilesAreRecognisedByTheirKeys) {
            {"{\"wall_clock_breakdown\": true}", "DeepSpeed wall_clock_breakdown=true"},
            {"[training]\nsteps = 5", "torchtitan training.steps=5"},
            {"{\"training\": {\"steps\": 5}, \"parallelism\": {}}", "torchtitan training.steps=5\ntorchtitan parallelism={}"},
+           {R"({"training": {}, "model_spec": {"name": "a", "model": {"layers": [{"b": 1}]}}})",
+            "torchtitan training={}\ntorchtitan model_spec.name=\"a\"\n"
+            "torchtitan model_spec.model={\"layers\":[{\"b\":1}]}"},
            {"base_model: x\ndatasets: [{path: a, n: [1, 2]}, b]",
             "axolotl base_model=\"x\"\naxolotl datasets[0].path=\"a\"\naxolotl datasets[0].n=[1,2]\naxolotl datasets[1]=\"b\""},
            {"model_name_or_path: x\nfinetuning_type: full\nlearning_rate: 1e-5",
@@ -88,6 +91,7 @@ TEST_F(ForeignInput, WhatIsNoConfigurationIsRefusedWithWhatToDo) {
   EXPECT_TRUE(contains(refusal("{\"run\": {\"steps\": 1}}", "c.json"),
                        "is a configuration of Trident's already; use it by trident train --config"));
   EXPECT_TRUE(contains(refusal("name: me", "c.yaml"), "c.yaml: no known kind of configuration; import reads YAML of Accelerate"));
+  EXPECT_TRUE(contains(refusal("parallelism: {dp: 2}\ntokens: {}", "nanotron.yaml"), "no known kind of configuration"));
   EXPECT_TRUE(contains(refusal("echo hi"), "run.sh:1:1: no command of a training and no known kind of file; import reads"));
   for (const char* const script : {"if [ \"$1\" == train ]; then\ntorchrun x.py\nfi", "case $1 in train)\ntorchrun x.py;; esac",
                                    "while [ $# -gt 0 ]; do M=$1; shift; done; if [ $M = train ]; then\ntorchrun x.py\nfi"}) {

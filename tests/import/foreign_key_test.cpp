@@ -25,6 +25,8 @@ constexpr ForeignKey kTrainerRows[] = {
     {"schedule = cosine, cosine_warm", kMapped, "lr_schedule.type", "\"cosine\""},
     {"stage = 2", kMapped, "parallel.zero"},
     {"fsdp_size", kMapped, "parallel.data"},
+    {"groups", kDiffers},
+    {"groups.lr", kMapped, "optimizer.lr"},
 };
 constexpr ForeignKey kSwiftRows[] = {{"lr", kRefused}, {"fsdp = fsdp2", kMapped}};
 constexpr ForeignSection kSections[] = {{S::kHuggingFace, "Trainer", kTrainerRows}, {S::kSwift, "ms-swift", kSwiftRows}};
@@ -61,6 +63,11 @@ TEST(ForeignKey, APrefixComesLastAndTheLongestOneFirst) {
   EXPECT_EQ(find(S::kHuggingFace, "fsdp_config.a"), &kTrainerRows[1]);
 }
 
+TEST(ForeignKey, AKeyWithinAListHasItsOwnRowOrThatOfTheList) {
+  EXPECT_EQ(find(S::kHuggingFace, "groups[0].lr"), &kTrainerRows[8]);
+  EXPECT_EQ(find(S::kSwift, "groups[12].eps[3]"), &kTrainerRows[7]);
+}
+
 TEST(ForeignKey, ASystemThatBuildsOnAnotherAsksItNext) {
   EXPECT_EQ(find(S::kSwift, "lr"), &kSwiftRows[0]);
   EXPECT_EQ(find(S::kSwift, "learning_rate"), &kTrainerRows[2]);
@@ -79,15 +86,15 @@ TEST(ForeignKey, TheNearestNameIsOfTheSystemOrItsBase) {
 TEST(ForeignKey, EveryNameOfASystemHasAVerdict) {
   // Values, of which one is enough.
   const std::vector<const char*> any{"?"}, some{"?", "true", "false", "null", "1", "rope", "optim", "pretrain"};
-  for (const auto& [file, system, least, values] : {std::tuple{"accelerate", S::kAccelerate, 388, any},
+  for (const auto& [file, system, least, values] : {std::tuple{"accelerate", S::kAccelerate, 396, any},
                                                     {"deepspeed", S::kDeepSpeed, 402, any},
                                                     {"hugging_face", S::kHuggingFace, 284, some},
                                                     {"swift", S::kSwift, 395, some},
                                                     {"megatron", S::kMegatron, 1009, some},
-                                                    {"axolotl", S::kAxolotl, 409, some},
-                                                    {"llama_factory", S::kLlamaFactory, 233, some},
-                                                    {"torchtitan", S::kTorchtitan, 149, some},
-                                                    {"olmo", S::kOlmo, 161, some}}) {
+                                                    {"axolotl", S::kAxolotl, 478, some},
+                                                    {"llama_factory", S::kLlamaFactory, 306, some},
+                                                    {"torchtitan", S::kTorchtitan, 277, some},
+                                                    {"olmo", S::kOlmo, 188, some}}) {
     std::ifstream lines(fmt::format("{}/tests/import/files/{}_names.txt", TRIDENT_SOURCE_DIR, file));
     int count = 0;
     for (std::string name; lines >> name;) {

@@ -314,6 +314,26 @@ TEST(HuggingFaceImport, MegatronOfSwiftHasItsOwnDefaults) {
 TEST(HuggingFaceImport, AFileThatTrainsNothingIsRefused) {
   for (const char* const key : {"export_dir", "infer_backend"})
     expect_error<ConfigError>([&] { imported(S::kLlamaFactory, {{"template", "m"}, {key, "x"}}); }, {"nothing is trained"});
+  const Words measured{{"template", "m"}, {"do_predict", true}};
+  expect_error<ConfigError>([&] { imported(S::kLlamaFactory, measured); }, {"do_predict", "nothing is trained", "trident eval"});
+  EXPECT_EQ(became(imported(S::kLlamaFactory, {{"do_train", true}, {"do_predict", true}}), "run.seed"), "42");
+  expect_error<ConfigError>([&] { imported(S::kAxolotl, {{"relora_steps", 150}}); }, {"relora_steps", "not there"});
+  expect_error<ConfigError>([&] { imported(S::kLlamaFactory, {{"stage", "kto"}}); }, {"stage", "use sft, pt or dpo"});
+}
+
+TEST(HuggingFaceImport, MegatronOfLlamaFactoryDividesTheModel) {
+  const Words words{{"use_mca", true},
+                    {"tensor_model_parallel_size", 2},
+                    {"pipeline_model_parallel_size", 2},
+                    {"sequence_parallel", true},
+                    {"use_distributed_optimizer", true},
+                    {"recompute_granularity", "full"},
+                    {"per_device_train_batch_size", 1},
+                    {"gradient_accumulation_steps", 4}};
+  const Import import = imported(S::kLlamaFactory, words, {"", 8});
+  EXPECT_EQ(became(import, "parallel.tensor") + became(import, "parallel.pipeline") + became(import, "parallel.data") +
+                became(import, "batch.global") + became(import, "parallel.zero") + became(import, "recompute.policy"),
+            "2228\"zero1\"\"full\"");
 }
 
 TEST(HuggingFaceImport, FilesOfUsersAreTaken) {

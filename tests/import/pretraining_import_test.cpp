@@ -131,6 +131,78 @@ TEST(PretrainingImport, TorchtitansDegreesSwitchesAndSchedules) {
             std::string::npos);
 }
 
+TEST(PretrainingImport, TorchtitansSectionsOfBeforeAreRead) {
+  const auto titan = [](const Keys& keys) { return import_of(ForeignSystem::kTorchtitan, keys); };
+  expect_values(titan({{"training.tensor_parallel_degree", 2},
+                       {"training.data_parallel_shard_degree", -1},
+                       {"experimental.pipeline_parallel_degree", 2},
+                       {"experimental.pipeline_parallel_schedule", "interleaved_1f1b"},
+                       {"experimental.pipeline_parallel_microbatches", 4},
+                       {"training.batch_size", 8},
+                       {"training.warmup_steps", 50},
+                       {"model.name", "llama2"},
+                       {"model.flavor", "13B"},
+                       {"model.norm_type", "fused_rmsnorm"},
+                       {"float8.enable_float8_linear", true}}),
+                {{"parallel.tensor", "2"},
+                 {"parallel.pipeline", "2"},
+                 {"parallel.data", "2"},
+                 {"parallel.schedule", "\"interleaved\""},
+                 {"batch.micro", "2"},
+                 {"batch.global", "16"},
+                 {"lr_schedule.warmup_steps", "50"},
+                 {"model.preset", "\"llama2-13b\""},
+                 {"precision.fp8", "\"tensorwise\""}});
+  EXPECT_EQ(value_at(titan({{"training.data_parallel_degree", 8}, {"training.data_parallel_type", "ddp"}}), "parallel.zero"),
+            "\"ddp\"");
+  EXPECT_EQ(value_at(titan({{"profiling.enable_profiling", true}, {"profiling.profile_freq", 100}, {"training.steps", 10}}),
+                     "log.trace_steps"),
+            "-")
+      << "the run ends before";
+  EXPECT_EQ(value_at(titan({{"float8.enable_float8_linear", false}}), "precision.fp8"), "-");
+  for (const auto& [key, value] : {std::pair{"checkpoint.interval_type", "seconds"}, {"model.norm_type", "layernorm"}})
+    EXPECT_NE(refusal_of(ForeignSystem::kTorchtitan, {{key, value}}).find("; use "), std::string::npos) << key;
+}
+
+TEST(PretrainingImport, TheJsonOfALaterTorchtitanIsReadAsItsToml) {
+  const Keys keys{{"model_spec.name", "llama3"},
+                  {"model_spec.flavor", "8B"},
+                  {"model_spec.model", JsonValue::Object{{"dim", 4096}}},
+                  {"dump_folder", "out"},
+                  {"optimizer.param_groups[0].pattern", ".*"},
+                  {"optimizer.param_groups[0].optimizer_name", "AdamW"},
+                  {"optimizer.param_groups[0].optimizer_kwargs.lr", 3e-4},
+                  {"optimizer.param_groups[0].optimizer_kwargs.betas", JsonValue::Array{0.9, 0.98}},
+                  {"parallelism.tensor_parallel_degree", 2},
+                  {"parallelism.enable_sequence_parallel", false},
+                  {"training.disable_cuda_graphs", true},
+                  {"compile.enable_async_tensor_parallel", true},
+                  {"validator.enable", true},
+                  {"validator.freq", 50},
+                  {"activation_checkpoint.preserve_rng_state", true}};
+  const auto with = [&](Keys more) {
+    more.insert(more.begin(), keys.begin(), keys.end());
+    return more;
+  };
+  expect_values(import_of(ForeignSystem::kTorchtitan, keys), {{"model.preset", "\"llama3.1-8b\""},
+                                                             {"run.dir", "\"out\""},
+                                                             {"optimizer.lr", "0.0003"},
+                                                             {"optimizer.betas", "[0.9,0.98]"},
+                                                             {"parallel.sequence_parallel", "false"},
+                                                             {"parallel.tensor_overlap", "\"chunked\""},
+                                                             {"cuda.graphs", "false"},
+                                                             {"eval.every", "50"},
+                                                             {"recompute.policy", "\"full\""}});
+  const auto policy_with = [&](const char* key, const JsonValue& value) {
+    return value_at(import_of(ForeignSystem::kTorchtitan, with({{key, value}})), "recompute.policy");
+  };
+  EXPECT_EQ(policy_with("activation_checkpoint.force_recompute_mm_shapes_by_fqns", JsonValue::Array{"a"}), "\"selective\"");
+  EXPECT_EQ(policy_with("activation_checkpoint", {}), "\"none\"");
+  for (const auto& [key, part] : {std::pair{"activation_checkpoint.memory_budget", "no compiler weighs memory"},
+                                  {"optimizer.param_groups[1].pattern", "all matrices have one rule"}})
+    EXPECT_NE(refusal_of(ForeignSystem::kTorchtitan, with({{key, 0.5}})).find(part), std::string::npos) << key;
+}
+
 TEST(PretrainingImport, TheOneBillionModelOfOlmo) {
   ImportRules rules;
   rules.ranks = 64;
@@ -178,6 +250,11 @@ TEST(PretrainingImport, OlmosLengthsFamiliesAndStrategies) {
                 {{"run.steps", "1907348"}, {"lr_schedule.warmup_steps", "4000"}, {"lr_schedule.decay_steps", "2384186"}});
   EXPECT_EQ(value_at(olmo({{"max_duration", "1ep"}}), "run.epochs"), "1.0");
   expect_values(olmo({{"max_duration", 1000}, {"stop_at", 100}}), {{"run.steps", "100"}, {"lr_schedule.decay_steps", "1000"}});
+  const Keys tokens{{"max_duration", "2e9T"}, {"global_train_batch_size", 1024}, {"model.max_sequence_length", 2048}};
+  expect_values(olmo(tokens), {{"run.steps", "953"}});
+  Keys stopped = tokens;
+  stopped.push_back({"stop_at", 900});
+  expect_values(olmo(stopped), {{"run.steps", "900"}, {"lr_schedule.decay_steps", "953"}});
   EXPECT_NE(refusal_of(ForeignSystem::kOlmo, {{"max_duration", "5 days"}}).find("steps (1000), tokens (2e12T) or epochs (1ep)"),
             std::string::npos);
   EXPECT_EQ(refusal_of(ForeignSystem::kOlmo, {{"model.n_layers", 2.5}}),
