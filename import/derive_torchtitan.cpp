@@ -146,9 +146,7 @@ void derive_switches(Facts& facts) {
   }
   const std::int64_t every = facts.integer("@titan.profile_every").value_or(10),
                      active = facts.integer("@titan.profile_steps").value_or(1);
-  if (facts.integer("run.steps").value_or(every) < every)
-    facts.remark("@titan.profile_every", "the run ends before");
-  else if (facts.is_on("@titan.profiles"))
+  if (facts.is_on("@titan.profiles"))
     facts.set("log.trace_steps", JsonValue::Array{std::max<std::int64_t>(1, every - active + 1), every},
               {"@titan.profiles", "@titan.profile_every", "@titan.profile_steps"});
   if (saves && facts.find("@titan.folder") != nullptr && facts.find("run.dir") != nullptr)

@@ -376,7 +376,7 @@ std::string near_key(std::string_view word) {
     if (has_block && option.path.starts_with(block)) keys.push_back(option.path.substr(block.size()));
     const std::string_view whole = has_block ? option.path : key_of(option);
     const bool begins = key.size() > 2 && whole.size() > word.size() && whole.starts_with(word);
-    if (begins && (has_block || option.status == OptionStatus::kSupported)) begun.push_back(option.path);
+    if (begins && (has_block || !option.reserved)) begun.push_back(option.path);
   }
   if (const std::string_view near = likely_name(key, keys); !near.empty()) return fmt::format("{}{}", block, near);
   return begun.empty() || (dot == word.npos && begun.size() > 1) ? "" : std::string(begun.front());

@@ -396,7 +396,7 @@ void leave_out_what_nobody_gave(JsonValue& object, const OptionValues& values, c
 std::string config_with_origins(const TrainConfig& config, const OptionValues& values) {
   const auto origin = [&](const std::string& path) {
     const Option* const option = find_option(path);
-    const bool is_reserved = option != nullptr && option->status == OptionStatus::kReserved;
+    const bool is_reserved = option != nullptr && option->reserved;
     return is_reserved ? "reserved: not built yet" : origin_of(values, path);
   };
   return text_with_origins(to_json(config), origin) + '\n';
