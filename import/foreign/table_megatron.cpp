@@ -163,7 +163,6 @@ constexpr ForeignKey kMegatronRows[] = {
     {"untie_embeddings_and_output_weights", kMapped, "model.tie_word_embeddings", "false"},
     {"window_size", kMapped, "model.sliding_window@window", "",
      "model.sliding_window is one more: it counts the token itself; of mistral, qwen2, qwen3"},
-    refused("sliding_window", "Megatron-LM's own flag says it", "--window-size W,0"),
     {"hidden_dropout", kMapped, "model.dropout", "", "", "0.1"},
     {"attention_dropout = 0", kAlways, "@attention_dropout", "0", "attention probabilities have no dropout"},
     refused("attention_dropout", "attention probabilities have no dropout, not even the 0.1 that is Megatron-LM's default; "

@@ -90,7 +90,7 @@ TEST(ForeignKey, EveryNameOfASystemHasAVerdict) {
                                                     {"deepspeed", S::kDeepSpeed, 402, any},
                                                     {"hugging_face", S::kHuggingFace, 284, some},
                                                     {"swift", S::kSwift, 395, some},
-                                                    {"megatron", S::kMegatron, 1009, some},
+                                                    {"megatron", S::kMegatron, 1008, some},
                                                     {"axolotl", S::kAxolotl, 478, some},
                                                     {"llama_factory", S::kLlamaFactory, 306, some},
                                                     {"torchtitan", S::kTorchtitan, 277, some},

@@ -188,17 +188,17 @@ std::vector<ForeignAnswer> foreign_answers(std::string_view word, std::string_vi
   std::vector<ForeignAnswer> answers;
   if (found.empty()) return answers;
   const auto best = std::ranges::max(found, {}, &Found::rank).rank();
+  std::ranges::stable_partition(found, [](const Found& it) { return is_everybodys(it.answer); });  // before one system's word
   for (const Found& it : found) {
     if (it.rank() != best) continue;
     const auto same = std::ranges::find(answers, it.answer.key, &ForeignAnswer::key);
     if (same == answers.end()) answers.push_back(it.answer);
-    else if (it.answer.takes_value && !same->takes_value) *same = it.answer;  // whose note is of the user's own value
+    else if (it.answer.takes_value && !same->takes_value && !is_everybodys(*same)) *same = it.answer;  // whose note is of the user's own value
   }
   // A word for a model's shape here and its weights there: the value says which.
   const bool is_folder = value.find('/') != value.npos, is_preset = !likely_name(value, model_preset_names()).empty();
   if (is_folder != is_preset && answers.size() > 1 && !value.empty())
     std::erase_if(answers, [&](const ForeignAnswer& it) { return it.key == (is_folder ? "model.preset" : "model.init_from"); });
-  std::ranges::stable_partition(answers, is_everybodys);  // everybody's word before one system's
   if (answers.size() > kMostMeanings && std::get<0>(best) < 3) answers.clear();  // a word of everybody says nothing
   return answers;
 }
