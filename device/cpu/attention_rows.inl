@@ -36,15 +36,6 @@ HeadRows<T> as_multiplied(const AttentionGroup& g, const T* x, I x_row, I first,
   return {to, g.head_dim};
 }
 
-// Asks for rows of a head, so that they come from far away while others are worked on.
-template <class T>
-void ask_for_rows(const void* x, HeadStrides s, I head, I first, I rows, I width) {
-  constexpr I kLine = 64 / sizeof(T);
-  const T* row = static_cast<const T*>(x) + head * s.head + first * s.row;
-  for (I r = 0; r < rows; ++r, row += s.row)
-    for (I c = 0; c < width; c += kLine) __builtin_prefetch(row + c, 0, 2);
-}
-
 template <class T>
 void store_rows(T* to, I to_row, const float* from, I from_row, I rows, I width) {
   for (I r = 0; r < rows; ++r, to += to_row, from += from_row) {

@@ -40,7 +40,6 @@ struct AttentionGroup {
   float scale = 1.0f, softcap = 0.0f;       // over 0, softcap * tanh(score / softcap) takes a scaled score's place
   HeadStrides q, k, v, out;                 // gradients lie as what they are of
   HeadRotation rotation;
-  std::int64_t ahead = 0;  // so many groups behind this one comes the caller's next, whose rows are asked for meanwhile; or 0
 };
 
 // A call of the backward pass makes these, of all heads: d_q of the queries first_query .. end_query - 1 from all keys, if there is

@@ -370,20 +370,6 @@ void weigh_rows(const AttentionGroup& g, const float* scores, const float* d_p, 
   for (I c = end; c < kTile; c += kWidth) store(p + c, Floats{}, kWidth), store(d_s + c, Floats{}, kWidth);
 }
 
-// Asks for all that another group reads and writes of the queries and keys first .. first + rows - 1.
-template <class T>
-void ask_for_group(const AttentionGroup& g, const AttentionGradients& of, I head, I first, I rows) {
-  const I of_queries = g.ahead * g.heads + head, keys = head == 0 ? within(g.key_length - first, rows) : 0;
-  ask_for_rows<T>(of.q, g.q, of_queries, first, rows, g.head_dim);
-  ask_for_rows<T>(of.d_q, g.q, of_queries, first, rows, g.head_dim);
-  ask_for_rows<T>(of.out, g.out, of_queries, first, rows, g.head_dim);
-  ask_for_rows<T>(of.d_out, g.out, of_queries, first, rows, g.head_dim);
-  ask_for_rows<T>(of.k, g.k, g.ahead, first, keys, g.head_dim);
-  ask_for_rows<T>(of.d_k, g.k, g.ahead, first, keys, g.head_dim);
-  ask_for_rows<T>(of.v, g.v, g.ahead, first, keys, g.head_dim);
-  ask_for_rows<T>(of.d_v, g.v, g.ahead, first, keys, g.head_dim);
-}
-
 // Queries query .. + rows of a head with the keys key .. + keys, which are packed.
 template <class T>
 void backward_tile(const AttentionGroup& g, const AttentionGradients& of, I head, I query, I rows, I key, I keys,
@@ -405,7 +391,6 @@ void backward_tile(const AttentionGroup& g, const AttentionGradients& of, I head
   float *scores = memory + m.scores, *d_p = memory + m.d_p, *d_s_rows = memory + m.d_s_rows;
   for (I r = 0; r < rows; r += kRows) {
     const I count = smaller(kRows, rows - r);
-    if (g.ahead > 0 && key == of.first_key) ask_for_group<T>(g, of, head, query + r, count);
     const Seen strip = seen_keys(g, query + r, count, key, keys);
     const I first = strip.nothing() ? kTile : strip.first / kStep * kStep;
     const I end = strip.nothing() ? kTile : up_to_multiple(strip.end, kStep);

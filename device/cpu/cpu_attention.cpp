@@ -138,8 +138,7 @@ void CpuAttention::run(const op::AttentionBackward& a) const {
   const std::int64_t threads = team_size(), most_queries = queries_of_a_task(s, threads);
   const auto make = [&](std::int64_t group, std::int64_t member, AttentionGradients of, bool of_queries, bool of_keys) {
     const std::int64_t b = group / s.kv_heads, kv = group % s.kv_heads;
-    AttentionGroup g = group_of(a, s, b, kernels_);
-    if (of_queries && of_keys && kv + threads < s.kv_heads) g.ahead = threads;
+    const AttentionGroup g = group_of(a, s, b, kernels_);
     const std::int64_t head = kv * g.heads, bytes = bytes_of_a_thread(tiles(s.dtype).backward_floats(g, most_queries));
     if (of_queries) of.d_q = d_q.at(b, head);
     if (of_keys) of.d_k = d_k.at(b, kv), of.d_v = d_v.at(b, kv);
