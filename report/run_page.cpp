@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "core/check.h"
-#include "core/counted.h"
 #include "core/file_io.h"
 #include "core/number_text.h"
 #include "core/printable.h"
@@ -113,7 +112,7 @@ std::string start_layout(const JsonValue& start) {
                      stages > 1 ? fmt::format(", {} virtual stages", step_text(stages)) : "");
 }
 
-// An end by itself, or as somebody asked, has 0 or 75.
+// A start that ended by itself, or as somebody asked, has 0 or 75.
 bool ended_badly(const JsonValue& start) {
   const JsonValue* const ended = start.find("ended");
   const double code = ended == nullptr ? kNone : number(*ended, "exit_code");
@@ -171,9 +170,9 @@ ReportSection runs_section(const std::vector<RunFolder>& runs) {
     BulletList facts{{fmt::format("State: {}", state_text(run)), fmt::format("Folder: {}", run.path)}};
     if (const JsonValue* const start = last_start(run))
       facts.items.push_back(fmt::format("Last start: {}: {}", time_text(*start, "time"), command_text(*start)));
-    if (const auto bad = std::ranges::count_if(items(run.run.find("starts")), ended_badly); bad > 0)
-      facts.items.push_back(
-          fmt::format("{} {} killed or cut off, or failed (see Starts)", counted(bad, "start"), bad == 1 ? "was" : "were"));
+    const JsonValue::Array& starts = items(run.run.find("starts"));
+    if (const auto bad = std::count_if(starts.begin(), std::prev(starts.end(), starts.empty() ? 0 : 1), ended_badly); bad > 0)
+      facts.items.push_back(fmt::format("Earlier starts with a bad end: {} (see Starts)", bad));
     section.blocks.emplace_back(std::move(facts));
   } else {
     Table table{"", {{"run", true}, {"state", true}, {"training loss"}, {"validation loss"}, {"tokens/s"}}};

@@ -108,7 +108,7 @@ TEST_F(RunPages, NameTheStateOfARun) {
   write_file(folder + "/run.json", R"({"starts": [{"time": 900, "step": 0}, {"time": 1000, "step": 3, "ended":
     {"time": 1002, "step": 7, "exit_code": 0, "why": "the run is over"}}]})");
   const ReportPage restarted = run_page({read_run_folder(folder)});
-  EXPECT_NE(to_html(restarted).find("1 start was killed or cut off, or failed (see Starts)"), std::string::npos);
+  EXPECT_NE(to_html(restarted).find("Earlier starts with a bad end: 1 (see Starts)"), std::string::npos);
   const PlotLine& starts = loss_of(restarted).lines.back();
   ASSERT_EQ(starts.points.size(), 2u) << "a gap, then a dot";
   EXPECT_EQ(starts.points.back().x, 4) << "the first step that was logged after step 3";
