@@ -1,6 +1,7 @@
 #include "device/cuda/cuda_error.h"
 
 #include "core/check.h"
+#include "device/cuda/blamed_error.h"
 #include "device/no_allocation.h"
 
 namespace trident {
@@ -69,15 +70,6 @@ Diagnosis diagnose(cudaError_t status) {
 }
 
 }  // namespace
-
-void throw_blamed(Blame blame, const std::string& text) {
-  switch (blame) {
-    case Blame::kSetup: throw ConfigError(text);
-    case Blame::kHardware: throw CommunicationError(text);
-    case Blame::kProgram: break;
-  }
-  throw InternalError(text);
-}
 
 void check_cuda(cudaError_t status, std::string_view what) {
   if (status != cudaSuccess) [[unlikely]]

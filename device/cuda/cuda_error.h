@@ -3,7 +3,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -14,15 +13,6 @@ namespace trident {
 // its driver failed, so that other ranks wait in vain. InternalError: everything else, for it is this program's doing. Failures of
 // kernels show in whatever call comes later; `what` is then not to blame, and the message says so.
 void check_cuda(cudaError_t status, std::string_view what);
-
-// Who is to blame for a library's error, and what to do about it.
-enum class Blame : std::uint8_t { kSetup, kHardware, kProgram };
-struct Diagnosis {
-  Blame blame = Blame::kSetup;
-  std::string remedy;
-};
-// ConfigError, CommunicationError or InternalError: as check_cuda() has them.
-[[noreturn]] void throw_blamed(Blame blame, const std::string& text);
 
 // The calling thread works on this device from now on.
 void use_cuda_device(int device);

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "core/check.h"
-#include "device/cuda/cuda_error.h"
+#include "device/cuda/blamed_error.h"
 #include "device/no_allocation.h"
 
 namespace trident {

@@ -1,5 +1,6 @@
 // The CUDA backend passes the conformance suite, and agrees with the CPU backend on the same inputs. Which CUDA that is, is decided
 // when the test is linked: GPU 0 of this machine (skipped where there is none), or the simulated one.
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -39,15 +40,15 @@ class CudaOps : public ::testing::Test {
 TEST_F(CudaOps, AgreeWithTheReference) { expect_passed(run_cases(*device_, kCases, kSeed)); }
 
 TEST_F(CudaOps, FusedOperationsAreThoseTheyStandForToTheBit) {
-  expect_passed(compare_one_by_one(*device_, std::string("*/bf16/*") + kCases, kSeed), 40);
+  expect_passed(compare_one_by_one(*device_, fmt::format("*/bf16/*{}", kCases), kSeed), 40);
 }
 
 // With what the library can do in one kernel.
 TEST_F(CudaOps, FusedAgreeWithTheReferenceAndTheCpu) {
   CpuDevice cpu(bell_, {});
   device_ = backend_->make_device(0, bell_, {}, {.epilogues = true});
-  expect_passed(run_cases(*device_, std::string("matmul_*") + kCases, kSeed), 50);
-  expect_passed(compare_devices(*device_, cpu, std::string("matmul_*/*/24x*") + kCases, kSeed + 1), 15);
+  expect_passed(run_cases(*device_, fmt::format("matmul_*{}", kCases), kSeed), 50);
+  expect_passed(compare_devices(*device_, cpu, fmt::format("matmul_*/*/24x*{}", kCases), kSeed + 1), 15);
 }
 
 // A sample: each of the two has been judged by the reference.

@@ -1,0 +1,27 @@
+// Who is to blame for an error of a CUDA library, and what to do about it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/check.h"
+
+namespace trident {
+
+enum class Blame : std::uint8_t { kSetup, kHardware, kProgram };
+struct Diagnosis {
+  Blame blame = Blame::kSetup;
+  std::string remedy;
+};
+
+// kSetup: ConfigError. kHardware: CommunicationError, because other ranks wait in vain. kProgram: InternalError.
+[[noreturn]] inline void throw_blamed(Blame blame, const std::string& text) {
+  switch (blame) {
+    case Blame::kSetup: throw ConfigError(text);
+    case Blame::kHardware: throw CommunicationError(text);
+    case Blame::kProgram: break;
+  }
+  throw InternalError(text);
+}
+
+}  // namespace trident
