@@ -112,11 +112,11 @@ std::string start_layout(const JsonValue& start) {
                      stages > 1 ? fmt::format(", {} virtual stages", step_text(stages)) : "");
 }
 
-// A start that ended by itself, or as somebody asked, has 0 or 75.
+// A start that ended by itself has 0, and one that ended as a signal asked 75 or 128 and its number.
 bool ended_badly(const JsonValue& start) {
   const JsonValue* const ended = start.find("ended");
   const double code = ended == nullptr ? kNone : number(*ended, "exit_code");
-  return code != 0 && code != exit_status(ExitCode::kRequeue);
+  return !(code == 0 || code == exit_status(ExitCode::kRequeue) || code > 128);
 }
 
 Table starts_table(const RunFolder& run) {
