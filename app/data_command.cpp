@@ -104,7 +104,8 @@ void say_what_counts(const PrepareStats& stats, const CommandContext& context) {
                                counted(stats.dropped, "conversation"), on_one_line(stats.first_dropped));
   if (stats.endless > 0)
     context.out << fmt::format(
-        "warning: in {} no end-of-sequence token counts at the end of what is learned: the model will not learn to stop\n",
+        "warning: in {} no end-of-sequence token counts at the end of what is learned; where answers end with another token, name "
+        "that as eos_token in tokenizer_config.json, or only trident generate --chat stops there\n",
         counted(stats.endless, "conversation"));
 }
 
