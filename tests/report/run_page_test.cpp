@@ -105,7 +105,8 @@ TEST_F(RunPages, NameTheStateOfARun) {
   const std::string page = to_html(run_page({read_run_folder(folder)}));
   EXPECT_EQ(page.find("killed or cut off"), std::string::npos);
   EXPECT_NE(to_html(run_page({read_run_folder(folder)})).find("Last start: 1970-01-01 00:16:40 UTC: trident"), std::string::npos);
-  write_file(folder + "/run.json", R"({"starts": [{"time": 900, "step": 0}, {"ended": {"exit_code": 130}}, {"time": 1000, "step": 3, "ended":
+  write_file(folder + "/run.json", R"({"starts": [{"time": 900, "step": 0}, {"ended": {"exit_code": 130}},
+    {"time": 1000, "step": 3, "ended":
     {"time": 1002, "step": 7, "exit_code": 0, "why": "the run is over"}}]})");
   const ReportPage restarted = run_page({read_run_folder(folder)});
   EXPECT_NE(to_html(restarted).find("Earlier starts with a bad end: 1 (see Starts)"), std::string::npos);
