@@ -15,7 +15,8 @@ endif()
 find_program(TRIDENT_CCACHE ccache)
 if(TRIDENT_CCACHE)
   # What it asks for where headers are precompiled: they stand for their texts, and none of them says when it was compiled.
-  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=pch_defines,time_macros ${TRIDENT_CCACHE})
+  string(JOIN "," trident_sloppiness $ENV{CCACHE_SLOPPINESS} pch_defines time_macros)
+  set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=${trident_sloppiness} ${TRIDENT_CCACHE})
 endif()
 
 # Thirty sources compiled as one read and instantiate once what they share, which is most of what compiling them costs. Names in

@@ -57,6 +57,8 @@ void ExactSum::add(std::span<const double> xs) {
     for (const double x : xs) add(x);
     return;
   }
+  constexpr std::size_t kAtOnce = std::size_t{1} << 30;  // sums of so many times 32 bits have 62
+  for (; xs.size() > kAtOnce; xs = xs.subspan(kAtOnce)) add(xs.first(kAtOnce));
   constexpr std::uint64_t kLeading = std::uint64_t{1} << (kMantissaBits - 1);
   std::array<std::int64_t, kExponents> low{}, high{};  // 32 bits of each mantissa, and the others
   for (const double x : xs) {

@@ -10,6 +10,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <utility>
 #include <vector>
 
 #include "core/at.h"
@@ -211,13 +212,15 @@ TEST(ExactSum, AgreesWithWideIntegers) {
   }
 }
 
-// Numbers that are far from each other, and numbers of about one size, of which many have one exponent. So many at once are summed
-// by exponents.
+// Numbers that are far from each other, numbers of about one size, of which many have one exponent, and numbers about the smallest;
+// each with both ends of the range, where the large ones cancel. So many at once are summed by exponents.
 TEST(ExactSum, OrderAndSplitDoNotMatter) {
+  constexpr double kMax = std::numeric_limits<double>::max(), kMin = std::numeric_limits<double>::denorm_min();
   std::mt19937_64 random(4);
-  for (const int exponents : {1020, 300, 40}) {
-    std::vector<double> xs = random_numbers(random, 1500, -exponents, exponents);
-    const double expected = exact_sum(xs);
+  for (const auto& [lowest, highest] : {std::pair{-1020, 1020}, {-300, 300}, {-40, 40}, {-1074, -1010}}) {
+    std::vector<double> xs{-kMax, kMax, kMax, -kMax / 2, -kMax / 2, kMin, kMin, -kMin, 0x1.fp-1023, -0x1.fp-1023, -0x1.1p-1024};
+    for (const double x : random_numbers(random, 1500, lowest, highest)) xs.push_back(x);
+    const double expected = shewchuk_sum(xs);
     ExactSum whole;
     whole.add(xs);
     EXPECT_EQ(bits(whole.value()), bits(expected));
@@ -232,8 +235,17 @@ TEST(ExactSum, OrderAndSplitDoNotMatter) {
       merged.normalise();
       EXPECT_TRUE(std::ranges::equal(merged.limbs(), whole.limbs())) << "equal sums have equal limbs";
     }
-    xs.back() = kInfinity;
-    EXPECT_EQ(exact_sum(xs), kInfinity);
+    const auto with = [&](double first, double last) {
+      xs.front() = first, xs.back() = last;
+      ExactSum one_by_one;
+      for (const double x : xs) one_by_one.add(x);
+      EXPECT_EQ(bits(exact_sum(xs)), bits(one_by_one.value()));
+      return exact_sum(xs);
+    };
+    EXPECT_EQ(with(1, kInfinity), kInfinity);
+    EXPECT_EQ(with(-kInfinity, 1), -kInfinity);
+    EXPECT_TRUE(std::isnan(with(-kInfinity, kInfinity)));
+    EXPECT_TRUE(std::isnan(with(1, std::nan(""))));
   }
 }
 

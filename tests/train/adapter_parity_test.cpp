@@ -63,6 +63,7 @@ TunedModel tuned(std::string_view name) {
       with("dora_gpt2", {}, true),
       {"some", {"train.only=[\".*(q_proj|up_proj).*\",\".*norm.weight\"]"}},
       {"upper_layers_whole", {"train.freeze=[\"model.embed_tokens.*\",\"model.layers.[0-4][.].*\"]"}},
+      {"head", {"train.only=\"lm_head.*\""}},
       {"everything", {"train.only=\".*\""}},
   };
   for (const TunedModel& model : all)
@@ -108,6 +109,8 @@ std::vector<TunedCase> tuned_cases() {
       {{1, 1, 2, false, "zero2"}, "some"},
       {{1, 2, 1, false, "zero1", "gpipe"}, "upper_layers_whole"},
       {{2, 1, 1, false}, "upper_layers_whole"},
+      {{1, 2, 1, false, "zero1", "interleaved"}, "head"},
+      {{1, 2, 2, false, "shard_grad_op", "1f1b"}, "some"},
 
       {{2, 1, 1, false}, "dora"},
       {{8, 1, 1, true}, "dora"},
@@ -147,7 +150,7 @@ std::vector<TunedCase> tuned_cases() {
       {{1, 1, 2, false, "zero2"}, "saved_head"},
   };
 }
-constexpr std::size_t kInEveryRun = 24;
+constexpr std::size_t kInEveryRun = 26;
 
 // B is not zero, as it is at first, so that A has a gradient.
 float begun_b(const std::string& tensor, std::int64_t index) {
@@ -257,9 +260,9 @@ std::string name_of(const ::testing::TestParamInfo<TunedCase>& info) { return in
 INSTANTIATE_TEST_SUITE_P(Layouts, Tuned, ::testing::ValuesIn(in_every_run()), name_of);
 INSTANTIATE_TEST_SUITE_P(FullLayouts, Tuned, ::testing::ValuesIn(tuned_cases()), name_of);
 
-TEST(TunedMatrix, Has60LayoutsAnd12OfThemWithPackedSamples) {
+TEST(TunedMatrix, Has62LayoutsAnd12OfThemWithPackedSamples) {
   const std::vector<TunedCase> cases = tuned_cases();
-  EXPECT_EQ(cases.size(), 60u);
+  EXPECT_EQ(cases.size(), 62u);
   EXPECT_GE(std::ranges::count(cases, true, &TunedCase::packed), 12);
 }
 

@@ -193,7 +193,7 @@ std::vector<ForeignAnswer> foreign_answers(std::string_view word, std::string_vi
     if (it.rank() != best) continue;
     const auto same = std::ranges::find(answers, it.answer.key, &ForeignAnswer::key);
     if (same == answers.end()) answers.push_back(it.answer);
-    else if (it.answer.takes_value && !same->takes_value && !is_everybodys(*same)) *same = it.answer;  // whose note is of the user's own value
+    else if (it.answer.takes_value && !same->takes_value && !is_everybodys(*same)) *same = it.answer;  // a note on the user's value
   }
   // A word for a model's shape here and its weights there: the value says which.
   const bool is_folder = value.find('/') != value.npos, is_preset = !likely_name(value, model_preset_names()).empty();
