@@ -201,7 +201,8 @@ class Counter {
       error.add_context(fmt::format(" [{}]", where_));
       throw;
     }
-    refuse_message(count, fmt::format("the texts before each message take more than {} steps of the template", kMaxSteps));
+    refuse_message(std::max<std::size_t>(count, 1) - 1,
+                   fmt::format("the texts before each message take more than {} steps of the template", kMaxSteps));
   }
 
   // Joins neighbours.

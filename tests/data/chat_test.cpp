@@ -413,7 +413,7 @@ TEST(CountedChats, OfManyTurnsAreRefusedInTime) {
   const std::string work = "{% for i in range(49) %}{% set s = ''.strip(messages[0].content) %}{% endfor %}";
   EXPECT_EQ(counted(plain, row, LossKind::kAssistant).size(), 120 * 3u);
   EXPECT_TRUE(contains(error_of<DataError>([&] { counted(work + plain, row, LossKind::kAssistant); }),
-                       "the texts before each message take more than 100000000 steps of the template (t); take a template with"));
+                       "f:7: messages[69]: the texts before each message take more than 100000000 steps of the template (t); "));
 }
 
 TEST(ChatSources, AreFoundInFoldersAndByName) {
