@@ -90,8 +90,6 @@ ForeignAnswer answer_of(ForeignSystem system, const ForeignKey& row) {
   return answer;
 }
 
-bool is_everybodys(const ForeignAnswer& answer) { return answer.system == ForeignSystem::kOthers; }
-
 // How well a row names the word: 3 whole, 2 its last part, 1 a beginning that ends in *. Allocates nothing, because each start of
 // a training asks for every key of its model.
 int fit_of(const ForeignKey& row, std::string_view word) {
@@ -163,6 +161,8 @@ std::string row_markdown(ForeignSystem system, const ForeignKey& row) {
 
 }  // namespace
 
+bool is_everybodys(const ForeignAnswer& answer) { return answer.system == ForeignSystem::kOthers; }
+
 bool leads_somewhere(const ForeignAnswer& answer) { return !answer.key.empty() || is_command(answer.row->to); }
 
 std::vector<ForeignAnswer> foreign_answers(std::string_view word, std::string_view value) {
@@ -193,7 +193,7 @@ std::vector<ForeignAnswer> foreign_answers(std::string_view word, std::string_vi
     if (it.rank() != best) continue;
     const auto same = std::ranges::find(answers, it.answer.key, &ForeignAnswer::key);
     if (same == answers.end()) answers.push_back(it.answer);
-    else if (it.answer.takes_value && !same->takes_value && !is_everybodys(*same)) *same = it.answer;  // whose note is of the user's own value
+    else if (it.answer.takes_value && !same->takes_value && !is_everybodys(*same)) *same = it.answer;  // its note is of their value
   }
   // A word for a model's shape here and its weights there: the value says which.
   const bool is_folder = value.find('/') != value.npos, is_preset = !likely_name(value, model_preset_names()).empty();
