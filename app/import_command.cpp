@@ -97,10 +97,11 @@ std::string verdicts_text(const Import& import) {
   return on_lines(text);
 }
 
-// Keys that a price depends on, or a run, and that nobody says, with the settings that give them: beside the inputs, or beside the
-// file that was made of them, in which nothing follows from the ranks any more.
-std::vector<std::pair<std::string_view, std::string_view>> missing_of(const OptionValues& values, bool for_a_run,
-                                                                     bool beside_inputs = true) {
+// A run reads the inputs, or the file that was made of them, in which nothing follows from the ranks any more.
+enum class Lacking : std::uint8_t { kPrice, kRunOfInputs, kRunOfFile };
+
+// Keys that it depends on and that nobody says, with the settings that give them.
+std::vector<std::pair<std::string_view, std::string_view>> missing_of(const OptionValues& values, Lacking lacking) {
   std::vector<std::pair<std::string_view, std::string_view>> missing;
   const auto has_one = [&](std::initializer_list<const char*> paths) {
     return std::ranges::any_of(paths, [&](const char* path) { return !values.at(path).value.is_null(); });
@@ -109,13 +110,14 @@ std::vector<std::pair<std::string_view, std::string_view>> missing_of(const Opti
   const bool lacks_ranks = is_said("batch.micro") && !is_said("parallel.data");
   if (!has_one({"batch.global"}))
     missing.emplace_back("batch.global",
-                         !lacks_ranks    ? "batch.global=N"
-                         : beside_inputs ? "parallel.data=N, or trident import --ranks N: it follows from the ranks"
-                                         : "batch.global=N, or trident import --ranks N: it follows from the ranks");
+                         !lacks_ranks ? "batch.global=N"
+                         : lacking == Lacking::kRunOfFile
+                             ? "batch.global=N, or trident import --ranks N: it follows from the ranks"
+                             : "parallel.data=N, or trident import --ranks N: it follows from the ranks");
   if (!has_one({"batch.sequence"})) missing.emplace_back("batch.sequence", "batch.sequence=N");
   if (!has_one({"model.preset", "model.hf_config", "model.init_from"}) && values.model_keys().is_null())
     missing.emplace_back("model", "model.preset=NAME (or --set model.init_from=FOLDER)");
-  if (!for_a_run) return missing;
+  if (lacking == Lacking::kPrice) return missing;
   if (!has_one({"run.steps", "run.epochs"})) missing.emplace_back("run.steps", "run.steps=N (or --set run.epochs=N)");
   if (!has_one({"data.train"})) missing.emplace_back("data.train", "data.train=PREFIX, files that trident data prepare writes");
   return missing;
@@ -127,7 +129,7 @@ std::string next_steps(const Import& import, OptionValues values, const ImportFl
   // A pipe is used up, and train --import has no --from: such input is written first.
   const bool reads_again = flags.rules.from.empty() && std::ranges::find(flags.files, "-") == flags.files.end();
   const bool from_file = !flags.output.empty() || !reads_again;
-  const auto missing = missing_of(values, true, !from_file);
+  const auto missing = missing_of(values, from_file ? Lacking::kRunOfFile : Lacking::kRunOfInputs);
   std::string text = missing.empty() ? "" : fmt::format("still missing for trident train ({})\n", missing.size());
   const std::string written = flags.output.empty() ? "c.json" : flags.output;
   std::string command, line = from_file ? "  trident train --config" : "  trident train --import";
@@ -219,7 +221,7 @@ std::string prices_text(const StudyResult& result) {
 // Names all that a price depends on and nobody says, with the settings that give them.
 void refuse_missing(const OptionValues& values) {
   std::string missing, settings;
-  for (const auto& [key, setting] : missing_of(values, false)) {
+  for (const auto& [key, setting] : missing_of(values, Lacking::kPrice)) {
     missing += fmt::format("{}{}", missing.empty() ? "" : ", ", key);
     settings += fmt::format(" --set {}", setting);
   }

@@ -122,8 +122,4 @@ std::int64_t bytes_below(const std::string& folder) {
   return bytes;
 }
 
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  return to_json_text(JsonValue::Array(shape.begin(), shape.end()));
-}
-
 }  // namespace trident

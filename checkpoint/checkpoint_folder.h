@@ -57,6 +57,4 @@ Manifest open_manifest(const std::string& checkpoint);
 // The bytes below a folder, as far as they can be seen; links are not followed.
 std::int64_t bytes_below(const std::string& folder);
 
-std::string shape_text(const std::vector<std::int64_t>& shape);  // "[768,3072]"
-
 }  // namespace trident

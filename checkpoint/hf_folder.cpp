@@ -7,7 +7,6 @@
 #include <unordered_set>
 #include <utility>
 
-#include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/format/hf_index.h"
 #include "checkpoint/format/safetensors.h"
 #include "core/check.h"

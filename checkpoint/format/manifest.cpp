@@ -325,6 +325,10 @@ std::int64_t written_now() {
   return std::max<std::int64_t>(0, std::chrono::duration_cast<std::chrono::seconds>(since_1970).count());
 }
 
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  return to_json_text(JsonValue::Array(shape.begin(), shape.end()));
+}
+
 std::string to_text(const Manifest& manifest) {
   JsonValue::Array tensors, files;
   for (const ManifestTensor& tensor : manifest.tensors) tensors.push_back(to_json(tensor));

@@ -99,6 +99,8 @@ std::int64_t total_bytes(const Manifest& manifest);
 
 std::string to_text(const Manifest& manifest);
 
+std::string shape_text(const std::vector<std::int64_t>& shape);  // "[768,3072]"
+
 // Manifest::written_unix of this moment: 0 where the clock stands before 1970.
 std::int64_t written_now();
 

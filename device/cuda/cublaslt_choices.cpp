@@ -77,7 +77,7 @@ AlgorithmChoices::AlgorithmChoices(std::string path, std::string device_name, st
 AlgorithmChoices::Choices AlgorithmChoices::read() const {
   Choices choices;
   if (!file_exists(path_)) return choices;
-  const JsonValue root = read_json_file(path_, {false, kMaxFileBytes, 8, ExitCode::kConfig});
+  const JsonValue root = read_json_file(path_, {.comments = false, .max_bytes = kMaxFileBytes, .max_depth = 8});
   const FileReader file(path_);
   using Kind = JsonValue::Kind;
   if (!root.is_object()) file.refuse(root, "not a file of matrix product algorithms");

@@ -267,8 +267,14 @@ class Exporter {
   // `folder`: that training began with.
   void say_if_narrower(const std::string& folder, std::vector<std::string>& warnings) const {
     const std::string path = folder + "/" + std::string(kConfigName);
-    if (is_dtype_given_ || dtype_ == DType::kF32 || !file_exists(path)) return;
-    const JsonValue json = read_json_file(path);
+    const bool has_masters = source_.manifest.complete && dtype_ != DType::kF32;
+    if (is_dtype_given_ || !has_masters || !file_exists(path)) return;
+    JsonValue json;
+    try {
+      json = read_json_file(path);
+    } catch (const Error&) {  // it is read for this warning alone
+      return;
+    }
     const JsonValue* const stated = json.find("dtype") != nullptr ? json.find("dtype") : json.find("torch_dtype");
     if (stated != nullptr && *stated == JsonValue(hf_dtype_name(DType::kF32)))
       warnings.push_back(fmt::format("training began with {} in fp32, and the weights are written in {}, in which the run "

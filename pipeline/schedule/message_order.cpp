@@ -16,8 +16,9 @@ using ItemKind = WovenItem::Kind;
 std::optional<Message> output_of(const Schedule& schedule, const Action& action) {
   const int stage = action.virtual_stage;
   if (action.kind == ActionKind::kForward && stage + 1 < schedule.num_virtual_stages())
-    return Message{false, stage + 1, action.micro_batch};
-  if (computes_input_gradient(action.kind) && stage > 0) return Message{true, stage - 1, action.micro_batch};
+    return Message{.is_gradient = false, .virtual_stage = stage + 1, .micro_batch = action.micro_batch};
+  if (computes_input_gradient(action.kind) && stage > 0)
+    return Message{.is_gradient = true, .virtual_stage = stage - 1, .micro_batch = action.micro_batch};
   return std::nullopt;
 }
 

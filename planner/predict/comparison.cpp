@@ -148,7 +148,8 @@ Comparison compare(const std::optional<PredictedStep>& step, const std::string& 
   out.memory_measured = {run.arena, run.resident};
   out.first_step_alone = run.first_step_alone;
   out.by_processor = run.on_host && run.ranks_at_once < run.ranks;
-  if (run.stages > 1)
+  out.has_pipeline = run.stages > 1;
+  if (run.ranks > 1)
     out.bubble_predicted = step ? step->bubble_over_ideal : run.bubble_of_flops, out.bubble_measured = run.bubble_over_ideal;
   if (!step) return out;
   if (!out.by_processor && run.steps > 1)
@@ -156,7 +157,7 @@ Comparison compare(const std::optional<PredictedStep>& step, const std::string& 
   if (out.by_processor) {
     out.parts = parts_of_processors(*step, run.times, static_cast<double>(run.ranks) / run.ranks_at_once);
   } else if (run.on_host) {
-    out.parts = parts_of_wall(*step, run.times, run.stages > 1);
+    out.parts = parts_of_wall(*step, run.times, out.has_pipeline);
     out.worked = worked_beside_others(run.times);
   } else {
     out.step_predicted = step->parts.total();
@@ -202,7 +203,8 @@ std::vector<Comparison::Off> Comparison::off() const {
       list.push_back({"the step", milliseconds(step_predicted), milliseconds(step_measured), true});
   }
   // A bubble of x is 1 + x of the ideal time: small ones are not off because twice of nearly nothing is.
-  if (judged && bubble_predicted && bubble_measured && std::abs(excess(1 + *bubble_predicted, 1 + *bubble_measured)) > kNamedAbove)
+  if (judged && has_pipeline && bubble_predicted && bubble_measured &&
+      std::abs(excess(1 + *bubble_predicted, 1 + *bubble_measured)) > kNamedAbove)
     list.push_back({"the bubble", fmt::format("{:.3f}", *bubble_predicted), fmt::format("{:.3f}", *bubble_measured), false});
   const auto compare_bytes = [&](const std::string& what, std::int64_t e, std::int64_t m) {
     if (std::abs(excess(static_cast<double>(e), static_cast<double>(m))) > kNamedAbove)
@@ -227,7 +229,7 @@ Table comparison_table(const Comparison& c) {
   if (c.predicted)
     rows.push_back(
         {"step", milliseconds(c.step_predicted), milliseconds(c.step_measured), judged(c.step_predicted, c.step_measured)});
-  if (c.bubble_predicted && c.bubble_measured)
+  if (c.has_pipeline && c.bubble_predicted && c.bubble_measured)
     rows.push_back(
         {"bubble (idle over ideal)", fmt::format("{:.3f}", *c.bubble_predicted), fmt::format("{:.3f}", *c.bubble_measured), ""});
   const PredictedMemory &e = c.memory_predicted, &m = c.memory_measured;

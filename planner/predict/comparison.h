@@ -69,6 +69,7 @@ struct ComparedPart {
 
 struct Comparison {
   bool by_processor = false;  // times are of processors, else of the wall clock
+  bool has_pipeline = false;  // else lines and tables say nothing of the bubble, though ranks may wait for each other
   double steps = 0, ranks = 0, ranks_at_once = 0;
   std::optional<PredictedStep> predicted;        // nothing: no prices; then there are no times below
   std::string why_not;                           // a sentence's end: why there is none

@@ -85,8 +85,9 @@ Timeline timeline_of(const RunPlan& plan, const Forecast& forecast, std::size_t 
       if (merges && list[at].is_compute())
         text = fmt::format("{} of virtual stage {}", text.substr(0, text.find(" of ")), list[at].virtual_stage);
       if (!runs_beside(*kind)) last = list[at].is_compute() ? at : list.size(), last_span = row.spans.size();
-      row.spans.push_back({span.start, span.end, runs_beside(*kind), static_cast<std::int32_t>(*kind), std::move(text),
-                           list[at].is_compute() ? list[at].micro_batch : TimelineSpan::kNoNumber});
+      row.spans.push_back({.start = span.start, .end = span.end, .beside = runs_beside(*kind),
+                           .kind = static_cast<std::int32_t>(*kind), .what = std::move(text),
+                           .number = list[at].is_compute() ? list[at].micro_batch : TimelineSpan::kNoNumber});
     }
     timeline.rows.push_back(std::move(row));
   }
@@ -113,8 +114,8 @@ Timeline step_timeline(const std::string& title, const std::vector<StepProgram>&
                    working = std::min(end, begin + span.waited);
       const auto add = [&](double from, double to, SpanKind what) {
         if (to > from)
-          row.spans.push_back({from, to, beside, static_cast<std::int32_t>(what), short_name(i),
-                               i.micro_batch >= 0 ? i.micro_batch : TimelineSpan::kNoNumber});
+          row.spans.push_back({.start = from, .end = to, .beside = beside, .kind = static_cast<std::int32_t>(what),
+                               .what = short_name(i), .number = i.micro_batch >= 0 ? i.micro_batch : TimelineSpan::kNoNumber});
       };
       add(begin, working, SpanKind::kWaiting);
       add(working, end, *kind);

@@ -54,8 +54,7 @@ std::int64_t RankMemory::all_of(Certainty certainty) const {
   return bytes;
 }
 
-RankMemory rank_memory(const DryRun& run, const StepRecord& record, int stage, Certainty workspaces, double context,
-                       double communicator) {
+RankMemory rank_memory(const DryRun& run, const StepRecord& record, int stage, Certainty workspaces, const OutsideBytes& outside) {
   const auto booked = [&](MemoryUse use) { return run.arena.total_bytes(use); };
   const auto kind = [&](ActivationKind it) { return at(run.held_by_kind, it); };
   const std::int64_t held = std::reduce(run.held_by_kind.begin(), run.held_by_kind.end());
@@ -64,7 +63,7 @@ RankMemory rank_memory(const DryRun& run, const StepRecord& record, int stage, C
   // Entries end at a multiple of the alignment, uses are counted without.
   std::int64_t rest = run.arena.total_bytes();
   for (const MemoryUse use : kMemoryUses) rest -= booked(use);
-  const double channels = static_cast<double>(communicators_of(record)) * communicator;
+  const double channels = static_cast<double>(communicators_of(record)) * outside.communicator;
   return {stage,
           run.rank,
           {{MemoryPartKind::kParameters, booked(MemoryUse::kParameters)},
@@ -82,7 +81,7 @@ RankMemory rank_memory(const DryRun& run, const StepRecord& record, int stage, C
            {MemoryPartKind::kWorkspaces, library, workspaces},
            {MemoryPartKind::kCommunication, booked(MemoryUse::kCommunication)},
            {MemoryPartKind::kData, booked(MemoryUse::kData) + rest},
-           {MemoryPartKind::kContext, static_cast<std::int64_t>(context), Certainty::kEstimate},
+           {MemoryPartKind::kContext, static_cast<std::int64_t>(outside.context), Certainty::kEstimate},
            {MemoryPartKind::kCommunicators, static_cast<std::int64_t>(channels), Certainty::kEstimate}},
           held};
 }

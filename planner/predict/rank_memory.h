@@ -61,10 +61,13 @@ struct RankMemory {
   std::int64_t all_of(Certainty certainty) const;
 };
 
-// Bytes outside the arena: `context`, of driver and libraries, and `communicator`, of each group of more than one that the rank
-// calls.
-RankMemory rank_memory(const DryRun& run, const StepRecord& record, int stage, Certainty workspaces, double context,
-                       double communicator);
+// Bytes outside the arena.
+struct OutsideBytes {
+  double context = 0;       // driver and libraries
+  double communicator = 0;  // of each group of more than one that the rank calls
+};
+
+RankMemory rank_memory(const DryRun& run, const StepRecord& record, int stage, Certainty workspaces, const OutsideBytes& outside);
 
 // Memory over the time of a step. From `seconds` to the next entry's, `bytes` are held.
 struct HeldBytes {

@@ -286,6 +286,13 @@ TEST_F(Checkpoints, MastersGoThroughAFolder) {
                {"warning: training began with " + hf + " in fp32, and the weights are written in bf16",
                 "--dtype fp32 writes its masters"});
   EXPECT_EQ(to_hf({place_ / "asked", "--dtype", "bf16"}).find("warning"), std::string::npos);
+  // Weights alone have no masters, and a folder that only the warning reads may be damaged.
+  ASSERT_EQ(place_.train({"model.init_from=" + hf, "run.steps=1", "checkpoint.every=1", "checkpoint.content=weights",
+                          "precision.compute=bf16", "run.dir=" + (place_ / "alone")}).exit_code, 0);
+  const std::vector<std::string> of_alone{"convert", "--from", "ckpt", place_ / "alone/ckpt", "--to", "hf", place_ / "of_alone"};
+  EXPECT_EQ(succeeded(run_program(of_alone)).out.find("warning"), std::string::npos);
+  write_file(hf + "/config.json", "{\"a\":1");
+  EXPECT_EQ(to_hf({place_ / "damaged"}).find("warning"), std::string::npos);
 }
 
 // Without a model in the configuration the folder's config.json is the model; what the configuration says otherwise is refused by

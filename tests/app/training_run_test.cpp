@@ -195,6 +195,14 @@ TEST_F(TrainingRun, AValidationSetWithoutATargetThatCountsIsLeftOutOfTheMean) {
   const std::string ends = "the learning rate of every step that is left is 0, at which lr_schedule ends";
   EXPECT_NE(cosine.out.find(ends), std::string::npos) << cosine.out;
   EXPECT_EQ(constant.out.find(ends), std::string::npos) << constant.out;
+  const auto decayed = [&](const std::string& steps) {
+    return place_.train({"run.steps=" + steps, "lr_schedule.type=cosine", "lr_schedule.decay_steps=2", "checkpoint.every=1",
+                         "run.dir=" + (place_ / "decayed")});
+  };
+  ASSERT_EQ(decayed("1").exit_code, 0);
+  const ProgramOutcome resumed = decayed("2");
+  expect_parts(resumed.out, {"resumes"});
+  EXPECT_EQ(resumed.out.find(ends), std::string::npos) << "it has learned all that it should: " << resumed.out;
   const JsonValue eval = place_.records("run/eval.jsonl").back();
   const JsonValue& sets = *eval.find("sets");
   EXPECT_TRUE(sets.find("ends")->find("loss")->is_null());

@@ -156,6 +156,7 @@ TEST(StepProgram, GathersPerStepAreThoseOfTheFormulas) {
 
 // With a block for every unit a region has as many as are alive at once.
 TEST(StepProgram, RegionsAreWhatTheLivenessNeeds) {
+  constexpr bool kInTurn = false, kOverlapped = true;
   const auto program = [](ZeroPreset preset, bool overlap, int blocks) {
     StepProgramSpec spec = small_spec(make_1f1b(1, 3), preset, kUntied, blocks);
     spec.overlap = overlap;
@@ -163,14 +164,14 @@ TEST(StepProgram, RegionsAreWhatTheLivenessNeeds) {
   };
   const auto gathered = [&](ZeroPreset preset, bool overlap) { return program(preset, overlap, 4).gather_bytes / kPlaceBytes; };
   const auto gradients = [&](ZeroPreset preset, bool overlap) { return program(preset, overlap, 4).grad_bytes / kPlaceBytes; };
-  EXPECT_EQ(gathered(ZeroPreset::kZero3, false), 1);
-  EXPECT_EQ(gathered(ZeroPreset::kZero3, true), 2);
-  EXPECT_EQ(gathered(ZeroPreset::kShardGradOp, false), 6);  // all units of a micro-batch in flight
-  EXPECT_EQ(gathered(ZeroPreset::kShardGradOp, true), 6);
-  EXPECT_EQ(gathered(ZeroPreset::kZero1, true), 0);
-  EXPECT_EQ(gradients(ZeroPreset::kZero2, false), 1);
-  EXPECT_EQ(gradients(ZeroPreset::kZero2, true), 2);
-  EXPECT_EQ(gradients(ZeroPreset::kZero1, true), 0);
+  EXPECT_EQ(gathered(ZeroPreset::kZero3, kInTurn), 1);
+  EXPECT_EQ(gathered(ZeroPreset::kZero3, kOverlapped), 2);
+  EXPECT_EQ(gathered(ZeroPreset::kShardGradOp, kInTurn), 6);  // all units of a micro-batch in flight
+  EXPECT_EQ(gathered(ZeroPreset::kShardGradOp, kOverlapped), 6);
+  EXPECT_EQ(gathered(ZeroPreset::kZero1, kOverlapped), 0);
+  EXPECT_EQ(gradients(ZeroPreset::kZero2, kInTurn), 1);
+  EXPECT_EQ(gradients(ZeroPreset::kZero2, kOverlapped), 2);
+  EXPECT_EQ(gradients(ZeroPreset::kZero1, kOverlapped), 0);
 }
 
 // Sizes by unit, in blocks; half of each unit is this rank's shard.

@@ -89,6 +89,8 @@ TEST(ConfigAccepts, DefaultsComeFromTheTable) {
   EXPECT_EQ(small_with({"run.hardware_profile=here.json"}).run.hardware_profile, "here.json");
   EXPECT_TRUE(small_with({"log.trace_steps=null"}).log.trace_steps.empty());
   EXPECT_EQ(small_with({"log.trace_steps=[2,2]", "run.steps=2"}).log.trace_steps, (std::vector<std::int64_t>{2, 2}));
+  const TrainConfig floats = small_with({"log.trace_steps=[1.0,2e0]", "run.steps=2", "parallel.grad_sync={\"every\":1e0}"});
+  EXPECT_EQ(floats.log.trace_steps, (std::vector<std::int64_t>{1, 2})) << "numbers that are integers";
   EXPECT_TRUE(c.debug.check_collectives);
   EXPECT_EQ(c.cuda, CudaOptions()) << "the table's defaults are the structure's";
   EXPECT_EQ(keys_set_in(c, "cuda"), std::vector<std::string>());

@@ -215,6 +215,9 @@ TEST(ConfigRefuses, WordsOfOtherSystemsGetTrueAnswersOrNone) {
     const std::string in_file = refusal({}, with(fmt::format("\"{}\": \"{}\"", text.substr(0, equals), text.substr(equals + 1))));
     EXPECT_TRUE(text.ends_with("=false") || in_file.find(answer) != in_file.npos) << in_file;
   }
+  expect_refusal({"trai=1"}, {"did you mean train?"});
+  expect_refusal({"chec=1"}, {"did you mean checkpoint?"});
+  expect_refusal({"optim=adamw"}, {"did you mean optimizer.type"});
   expect_refusal({"data=x"}, {"data = \"x\": must be an object with keys train, valid", "; did you mean data.train?"});
   expect_refusal({"layers=[2, 2]"}, {"did you mean parallel.layers?"});
   for (const char* rule : {"muon", "adan", "sgd", "nadam", "radam", "adafactor"}) {

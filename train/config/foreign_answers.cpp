@@ -90,8 +90,6 @@ ForeignAnswer answer_of(ForeignSystem system, const ForeignKey& row) {
   return answer;
 }
 
-bool is_everybodys(const ForeignAnswer& answer) { return answer.system == ForeignSystem::kOthers; }
-
 // How well a row names the word: 3 whole, 2 its last part, 1 a beginning that ends in *. Allocates nothing, because each start of
 // a training asks for every key of its model.
 int fit_of(const ForeignKey& row, std::string_view word) {
@@ -162,6 +160,8 @@ std::string row_markdown(ForeignSystem system, const ForeignKey& row) {
 }
 
 }  // namespace
+
+bool is_everybodys(const ForeignAnswer& answer) { return answer.system == ForeignSystem::kOthers; }
 
 bool leads_somewhere(const ForeignAnswer& answer) { return !answer.key.empty() || is_command(answer.row->to); }
 

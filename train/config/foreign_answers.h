@@ -18,6 +18,9 @@ struct ForeignAnswer {
   bool takes_value = false;  // the word's own value is the key's, too
 };
 
+// Whether its word is no one system's.
+bool is_everybodys(const ForeignAnswer& answer);
+
 // Whether it names a key or a command.
 bool leads_somewhere(const ForeignAnswer& answer);
 

@@ -148,14 +148,21 @@ class Checker {
   }
   JsonValue number() const {
     if (takes(Takes::kShare) && value_.as_number() > 0 && value_.as_number() < 1) return value_;
-    const double number = value_.as_number();
-    // "1e3" is an integer, too; where shares are taken, 1.0 might be meant as one.
+    if (takes(Takes::kNumber)) return any_number(value_);
+    if (takes(Takes::kShare) && !value_.is_integer() && value_.as_number() <= 1) refuse_type();  // 1.0 might be meant as a share
+    return integer(value_);
+  }
+  JsonValue any_number(const JsonValue& value) const {
+    if (!value.is_number() || !within(option_.range, value.as_number())) refuse_type();
+    return JsonValue(value.as_number());
+  }
+  // "1e3" is an integer, too.
+  JsonValue integer(const JsonValue& value) const {
     constexpr double kExact = 9007199254740992.0;
-    const bool is_whole = number == std::trunc(number) && std::abs(number) <= kExact && (number > 1 || !takes(Takes::kShare));
-    if (!takes(Takes::kNumber) && !value_.is_integer() && !is_whole) refuse_type();
-    if (!within(option_.range, number)) refuse_type();
-    if (takes(Takes::kNumber)) return JsonValue(number);
-    return value_.is_integer() ? value_ : JsonValue(static_cast<std::int64_t>(number));
+    const double number = any_number(value).as_number();
+    if (value.is_integer()) return value;
+    if (number != std::trunc(number) || std::abs(number) > kExact) refuse_type();
+    return JsonValue(static_cast<std::int64_t>(number));
   }
   JsonValue text() const {
     const std::string& text = value_.as_string();
@@ -211,11 +218,7 @@ class Checker {
     const auto& items = value_.items();
     if (option_.length > 0 && static_cast<std::int64_t>(items.size()) != option_.length) refuse_type();
     JsonValue::Array canonical;
-    for (const JsonValue& item : items) {
-      const bool fits = takes(Takes::kNumbers) ? item.is_number() : item.is_integer();
-      if (!fits || !within(option_.range, item.as_number())) refuse_type();
-      canonical.push_back(takes(Takes::kNumbers) ? JsonValue(item.as_number()) : item);
-    }
+    for (const JsonValue& item : items) canonical.push_back(takes(Takes::kNumbers) ? any_number(item) : integer(item));
     return JsonValue(std::move(canonical));
   }
   JsonValue texts() const {
@@ -255,17 +258,18 @@ class Checker {
   }
   JsonValue every() const {
     const JsonValue* k = value_.find("every");
-    if (value_.members().size() != 1 || k == nullptr || !k->is_integer() || !within(option_.range, k->as_number())) refuse_type();
-    return value_;
+    if (value_.members().size() != 1 || k == nullptr) refuse_type();
+    return JsonValue::Object{{"every", integer(*k)}};
   }
   // Canonical: the axes that were given.
   JsonValue axes() const {
+    JsonValue::Object canonical;
     for (const JsonMember& member : value_.members()) {
       if (std::ranges::find(kCountedAxes, member.key) == kCountedAxes.end())
         refuse(fmt::format("no axis {}; must be {}", in_quotes(member.key), expected_text(option_)));
-      if (!member.value.is_integer() || !within(option_.range, member.value.as_number())) refuse_type();
+      canonical.push_back({member.key, integer(member.value)});
     }
-    return value_;
+    return canonical;
   }
   // Canonical: a list of {"path", "weight"}.
   JsonValue sources() const {
@@ -366,17 +370,21 @@ const Option* option_with_key(std::string_view key, const JsonValue& value) {
 
 namespace {
 
-// Our own key of which `word` is a misspelling, or the beginning: of the block that it names, else the only one; "": none.
+// Our own key of which `word` is a misspelling, or the beginning: of the block that it names, else the only one, and a block before
+// keys; "": none.
 std::string near_key(std::string_view word) {
   const auto dot = word.find('.');
   const std::string_view block = word.substr(0, dot + 1), key = word.substr(block.size());
+  const auto begins = [&](std::string_view whole) {
+    return key.size() > 2 && whole.size() > word.size() && whole.starts_with(word);
+  };
+  for (const OptionBlock& it : option_blocks())
+    if (dot == word.npos && begins(it.name)) return std::string(it.name);
   std::vector<std::string_view> keys, begun;
   for (const Option& option : option_table()) {
     const bool has_block = dot != word.npos;
     if (has_block && option.path.starts_with(block)) keys.push_back(option.path.substr(block.size()));
-    const std::string_view whole = has_block ? option.path : key_of(option);
-    const bool begins = key.size() > 2 && whole.size() > word.size() && whole.starts_with(word);
-    if (begins && (has_block || !option.reserved)) begun.push_back(option.path);
+    if (begins(has_block ? option.path : key_of(option)) && (has_block || !option.reserved)) begun.push_back(option.path);
   }
   if (const std::string_view near = likely_name(key, keys); !near.empty()) return fmt::format("{}{}", block, near);
   return begun.empty() || (dot == word.npos && begun.size() > 1) ? "" : std::string(begun.front());
@@ -396,8 +404,7 @@ std::string name_here(std::string_view word, const JsonValue& value, std::string
   if (key != word && std::ranges::none_of(answers, leads_somewhere)) {
     std::vector<ForeignAnswer> of_key = foreign_answers(key, text);
     // Plain words mean this only where they stand alone: recompute.layers is not the model's layers.
-    const auto is_plain = [](const ForeignAnswer& it) { return it.system == ForeignSystem::kOthers; };
-    if (key.find('_') == key.npos) std::erase_if(of_key, is_plain);
+    if (key.find('_') == key.npos) std::erase_if(of_key, is_everybodys);
     if (answers.empty() || std::ranges::any_of(of_key, leads_somewhere)) answers = std::move(of_key);
   }
   std::erase_if(answers, [&](const ForeignAnswer& it) { return it.key == word; });  // Hugging Face's own key
@@ -420,7 +427,9 @@ std::string did_you_mean(std::string_view unknown, const JsonValue& value) {
   const std::string_view key = unknown.substr(unknown.rfind('.') + 1);
   const auto dot = unknown.find('.');
   const std::string near_one = near_key(unknown);
-  if (std::string known = name_here(unknown, value, near_one); !known.empty()) return known;
+  // Other systems' words that begin a block, as optim does, mean one of its keys.
+  const std::string_view near_to_answers = find_block(near_one) == nullptr ? near_one : std::string_view();
+  if (std::string known = name_here(unknown, value, near_to_answers); !known.empty()) return known;
   if (!near_one.empty()) return hint(near_one);
   if (dot != unknown.npos) {
     // The same word in one other block; a word that several blocks have, or that is a block, says nothing.

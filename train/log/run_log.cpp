@@ -72,7 +72,7 @@ std::string path_in(const RunPlan& plan, std::string_view log) { return fmt::for
 // The step that a line of one of these files speaks of; nothing for what is none.
 std::optional<std::int64_t> step_of_line(std::string_view line) {
   try {
-    const JsonValue value = parse_json(line, "a line", {false, line.size(), 64, ExitCode::kData});
+    const JsonValue value = parse_json(line, "a line", {.comments = false, .max_bytes = line.size(), .blame = ExitCode::kData});
     const JsonValue* const step = value.find("step");
     return step != nullptr && step->is_integer() ? std::optional(step->as_integer()) : std::nullopt;
   } catch (const Error&) {
@@ -110,17 +110,16 @@ std::vector<std::int64_t> cut_behind(const std::string& path, std::int64_t step,
 
 }  // namespace
 
-std::vector<std::pair<std::int64_t, std::int64_t>> line_gaps(const std::vector<std::int64_t>& steps, std::int64_t step,
-                                                             std::int64_t every) {
+std::vector<LineGap> line_gaps(const std::vector<std::int64_t>& steps, std::int64_t step, std::int64_t every) {
   if (every == 0 || step == 0) return {};
   std::vector<std::int64_t> edges = steps;
   if (edges.empty() || edges.front() == 1) edges.insert(edges.begin(), 0);
   edges.push_back(step + 1);
   const auto spacing = [&](std::size_t i) { return i > 0 && i < edges.size() ? edges[i] - edges[i - 1] : 0; };  // before edge i
-  std::vector<std::pair<std::int64_t, std::int64_t>> gaps;
+  std::vector<LineGap> gaps;
   for (std::size_t i = 1; i < edges.size(); ++i) {
     const std::int64_t next = i + 2 < edges.size() ? spacing(i + 1) : 0;  // behind the last line nothing has a spacing yet
-    if (spacing(i) > std::max({every, spacing(i - 1), next})) gaps.emplace_back(edges[i - 1], edges[i]);
+    if (spacing(i) > std::max({every, spacing(i - 1), next})) gaps.push_back({edges[i - 1], edges[i]});
   }
   return gaps;
 }

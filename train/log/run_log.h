@@ -6,7 +6,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "train/log/log_errors.h"
@@ -29,8 +28,11 @@ std::string timing_line(std::int64_t step, std::int64_t steps, const StepTimes& 
 // Steps of a metrics.jsonl between which lines are missing, up to `step`, behind which the next line will follow; `every`: the
 // log.every that it was written with, 0 for none. A run may have had larger spacings before, and its first lines in another folder:
 // a gap as large as one beside it is none, and nothing is said of what stands before the first line.
-std::vector<std::pair<std::int64_t, std::int64_t>> line_gaps(const std::vector<std::int64_t>& steps, std::int64_t step,
-                                                             std::int64_t every);
+struct LineGap {
+  std::int64_t after = 0, before = 0;
+  bool operator==(const LineGap&) const = default;
+};
+std::vector<LineGap> line_gaps(const std::vector<std::int64_t>& steps, std::int64_t step, std::int64_t every);
 
 class RunLog {
  public:

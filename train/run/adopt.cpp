@@ -111,8 +111,8 @@ void add_boundaries(JsonValue& out, const DataConfig& data, const DataConfig& ot
                                : resume.folder));
 }
 
-std::string shape_text(const ManifestTensor* tensor) {
-  return tensor == nullptr ? "is not there" : "is " + trident::shape_text(tensor->shape);
+std::string found_text(const ManifestTensor* tensor) {
+  return tensor == nullptr ? "is not there" : "is " + shape_text(tensor->shape);
 }
 
 // Both sides have the model's order: it is mostly number `likely`.
@@ -137,7 +137,7 @@ void check_tensors(const std::vector<ManifestTensor>& tensors, const std::vector
     throw ConfigError(
         fmt::format("{} = {}: {} {} in the model, and {} in the checkpoint; {}give the model block of its run (trident ckpt "
                     "show {})",
-                    key, value, name, shape_text(find_tensor(tensors, name)), shape_text(find_tensor(stored, name)), instead,
+                    key, value, name, found_text(find_tensor(tensors, name)), found_text(find_tensor(stored, name)), instead,
                     folder));
   };
   for (std::size_t t = 0; t < tensors.size(); ++t) {

@@ -233,11 +233,11 @@ void RankLoop::warn_of_gaps(const std::vector<std::int64_t>& steps) {
   constexpr std::size_t kShown = 3;
   const Resume resume = checkpoints_.resume().value();
   const std::int64_t then = config_of(resume).config.log.every, now = plan_.config.log.every;
-  const auto gaps = line_gaps(steps, updates(), then == 0 || now == 0 ? 0 : std::max(then, now));
+  const std::vector<LineGap> gaps = line_gaps(steps, updates(), then == 0 || now == 0 ? 0 : std::max(then, now));
   if (gaps.empty()) return;
   std::string text;
   for (std::size_t i = 0; i < std::min(kShown, gaps.size()); ++i)
-    text += fmt::format("{}{} and {}", i == 0 ? "" : ", ", gaps[i].first, gaps[i].second);
+    text += fmt::format("{}{} and {}", i == 0 ? "" : ", ", gaps[i].after, gaps[i].before);
   if (gaps.size() > kShown) text += fmt::format(", and in {} more places", gaps.size() - kShown);
   here_.logger.warning("{}/metrics.jsonl has no lines between steps {} (log.every = {}), and none are made again; put a copy "
                   "of the file back if it should have them",

@@ -134,8 +134,8 @@ std::span<const double> RankTrainer::read_losses() {
 
 std::vector<std::string> RankTrainer::notes() const {
   std::vector<std::string> notes(model_.notes().begin(), model_.notes().end());
-  const std::int64_t next = updates_ + 1;
-  if (next <= plan_.config.run.steps && lr_schedule_.at(next) == 0)  // no schedule rises after its warm-up
+  // No schedule rises after its warm-up. A resumed run that ends at 0, as schedules do, has learned what it should.
+  if (updates_ == 0 && lr_schedule_.at(1) == 0)
     notes.emplace_back("the learning rate of every step that is left is 0, at which lr_schedule ends: nothing is learned; set "
                        "lr_schedule.type=constant, or a larger lr_schedule.decay_steps");
   return notes;

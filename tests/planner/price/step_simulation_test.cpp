@@ -230,6 +230,8 @@ StepProgramSpec spec_of(const Schedule& schedule, ZeroPreset zero, bool overlap)
   return spec;
 }
 
+constexpr bool kOverlapped = true;
+
 Step step_of(const Schedule& schedule, ZeroPreset zero, bool overlap) {
   Step step;
   for (const StepProgram& program : build_step_programs(spec_of(schedule, zero, overlap))) {
@@ -333,13 +335,13 @@ TEST(ProgramLoops, OfSchedulesThatSplitBackwards) {
 
 // A program that does not repeat itself has no loops: passes that are another's each time, and one turn written but once.
 TEST(ProgramLoops, NothingIsFoundWhereNothingRepeats) {
-  Step step = step_of(make_1f1b(3, 12), ZeroPreset::kDdp, true);
+  Step step = step_of(make_1f1b(3, 12), ZeroPreset::kDdp, kOverlapped);
   ASSERT_FALSE(find_loops(step.programs[1], step.pass_of[1], 1, 5).empty());
   std::vector<std::int32_t> numbered(step.pass_of[1].size());
   for (std::size_t at = 0; at < numbered.size(); ++at) numbered[at] = static_cast<std::int32_t>(at);
   EXPECT_TRUE(find_loops(step.programs[1], numbered, 1, 5).empty());
   for (const int m : {1, 2}) {
-    step = step_of(make_gpipe(2, m), ZeroPreset::kDdp, true);
+    step = step_of(make_gpipe(2, m), ZeroPreset::kDdp, kOverlapped);
     for (std::size_t rank = 0; rank < 2; ++rank)
       EXPECT_TRUE(find_loops(step.programs[rank], step.pass_of[rank], 1, 5).empty()) << m;
   }
