@@ -4,8 +4,6 @@
 #include <cstdint>
 #include <string>
 
-#include "core/check.h"
-
 namespace trident {
 
 enum class Blame : std::uint8_t { kSetup, kHardware, kProgram };
@@ -15,13 +13,6 @@ struct Diagnosis {
 };
 
 // kSetup: ConfigError. kHardware: CommunicationError, because other ranks wait in vain. kProgram: InternalError.
-[[noreturn]] inline void throw_blamed(Blame blame, const std::string& text) {
-  switch (blame) {
-    case Blame::kSetup: throw ConfigError(text);
-    case Blame::kHardware: throw CommunicationError(text);
-    case Blame::kProgram: break;
-  }
-  throw InternalError(text);
-}
+[[noreturn]] void throw_blamed(Blame blame, const std::string& text);
 
 }  // namespace trident

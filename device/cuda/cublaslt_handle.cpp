@@ -1,6 +1,7 @@
 #include "device/cuda/cublaslt_handle.h"
 
 #include "core/check.h"
+#include "device/cuda/blamed_error.h"
 #include "device/cuda/cuda_error.h"
 #include "device/no_allocation.h"
 
