@@ -170,7 +170,7 @@ class Command {
       add(ForeignSystem::kLauncher, *launcher.word, "torchrun", true);
     for (std::size_t i = first; launcher.name == "deepspeed" && i < leaves_.size(); ++i)
       if (const std::size_t gpus = is_listed(leaves_[i].key, "--include -i") ? included(leaves_[i].value) : 0; gpus > 0) {
-        add(ForeignSystem::kLauncher, *launcher.word, "include.ranks", static_cast<std::int64_t>(gpus));
+        add(ForeignSystem::kLauncher, *launcher.word, "--include.ranks", static_cast<std::int64_t>(gpus));
         break;
       }
     for (std::size_t i = first; launcher.kind == Starter::kOuter && i < leaves_.size(); ++i) {
@@ -179,14 +179,15 @@ class Command {
       if (starts_another) key = fmt::format("{}.{}", launcher.name, flag_name(key));
     }
   }
-  // How many GPUs "a:0,1@b:2" names; 0: all of some machine, or none.
+  // How many GPUs "a:0,1@b:2" names; 0: all of some machine, none, or nobody knows.
   static std::size_t included(const JsonValue& value) {
     std::string_view rest = value.is_string() ? value.as_string() : std::string_view();
     std::size_t count = 0;
     for (; !rest.empty(); rest.remove_prefix(std::min(rest.size(), rest.find('@') + 1))) {
       const std::string_view node = rest.substr(0, rest.find('@'));
       if (!is_in(":", node)) return 0;
-      count += 1 + static_cast<std::size_t>(std::ranges::count(node, ','));
+      for (std::size_t slot = node.find(':'); slot != node.npos; slot = node.find(',', slot + 1), ++count)
+        if (!is_number(node.substr(slot + 1, node.find(',', slot + 1) - slot - 1))) return 0;
       if (node == rest) break;
     }
     return count;

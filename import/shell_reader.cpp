@@ -233,7 +233,7 @@ class Reader : FileReader {
     for (const std::string& name : runs_ == kNever ? std::vector<std::string>() : assigned_in(sum))
       script_.doubt(name, at(begin), runs_ != 0 ? runs_ : doubt("the sum", begin));
     Fields value{false};
-    if (assigned_in(sum).empty()) arithmetic(value, begin, begin + 2, pos_ - 2, true);
+    if (assigned_in(sum).empty()) arithmetic(value, begin, begin + 2, pos_ - 2, Syntax::kShell);
     const Text text = value.take_one();
     why_test_ = why_of(text);
     settle(text.empty() || why_test_ != 0 ? Outcome::kUnknown : bytes_of(text) == "0" ? Outcome::kFalse : Outcome::kTrue);
@@ -304,11 +304,12 @@ class Reader : FileReader {
   void function(const std::string& name) {
     const Level level(script_, here());
     const int runs = std::exchange(runs_, kNever);
+    const bool defines = std::exchange(defines_, true);
     skip_lines();
     const std::size_t begin = pos_, blocks = blocks_.size();
     do step();
     while (blocks_.size() > blocks && !at_end());
-    runs_ = runs;
+    runs_ = runs, defines_ = defines;
     settle(Outcome::kTrue);
     if (runs == kNever) return;
     if (runs != 0 && script_.functions.contains(name)) script_.refuse(at(begin), "a second function of this name");

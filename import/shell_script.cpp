@@ -31,7 +31,7 @@ struct Sum {
     return text.remove_prefix(1), true;
   }
   double choice() {
-    const double condition = comparison();
+    const double condition = equality();
     if (!takes('?')) return condition;
     if (levels == kMaxForeignDepth) return std::numeric_limits<double>::quiet_NaN();
     ++levels;
@@ -39,16 +39,23 @@ struct Sum {
     --levels;
     return std::isnan(condition + yes + no) ? condition + yes + no : condition != 0 ? yes : no;
   }
-  double comparison() {
+  double equality() {
+    double a = order();
+    while (text.starts_with("==") || text.starts_with("!=")) {
+      const bool is_not = text[0] == '!';
+      text.remove_prefix(2);
+      const double b = order();
+      a = std::isnan(a + b) ? a + b : (a == b) != is_not;
+    }
+    return a;
+  }
+  double order() {
     double a = terms();
-    for (const std::string_view sign : {"<=", ">=", "==", "!=", "<", ">"}) {
-      if (!text.starts_with(sign)) continue;
-      text.remove_prefix(sign.size());
+    while (text.starts_with('<') || text.starts_with('>')) {
+      const bool is_less = text[0] == '<', or_equal = text.substr(1, 1) == "=";
+      text.remove_prefix(or_equal ? 2 : 1);
       const double b = terms();
-      if (std::isnan(a + b)) return a + b;
-      const bool is_true = sign == "<=" ? a <= b : sign == ">=" ? a >= b : sign == "==" ? a == b
-                           : sign == "!=" ? a != b : sign == "<" ? a < b : a > b;
-      a = is_true ? 1 : 0;
+      a = std::isnan(a + b) ? a + b : (is_less ? a < b : a > b) || (or_equal && a == b);
     }
     return a;
   }
@@ -169,10 +176,8 @@ void Script::unset(const std::vector<Text>& words, int why) {
     if (is_function && why == 0) functions.erase(bytes_of(word));
     if (is_function) continue;
     const std::string text = bytes_of(word), name = text.substr(0, text.find('['));
-    if (why == 0 && name == text) own_names.insert(name);
-    if (!variables.contains(name)) continue;
-    if (why == 0 && name == text) erase(name, word.front().at);
-    else doubt(name, word.front().at, why);
+    if (why == 0 && name == text && is_name(name[0])) change(name, word.front().at) = {};
+    else if (variables.contains(name)) doubt(name, word.front().at, why);
   }
 }
 void Script::keep_exported(int at) {

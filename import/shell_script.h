@@ -29,7 +29,7 @@ struct Char {
 using Text = std::vector<Char>;
 
 struct Variable {
-  std::vector<Text> items;  // one, unless it is an array
+  std::vector<Text> items;  // one, unless it is an array; none: it is unset
   bool is_exported = false, is_readonly = false;
 };
 using Variables = std::map<std::string, Variable, std::less<>>;
@@ -86,13 +86,17 @@ struct Fields {
   bool is_open = false;
   Text current = {};
   std::vector<Text> done = {};
+  bool is_pattern = false;  // a backslash stands before each character that quotes make a letter
 
-  void put(Char c) { current.push_back(c), is_open = true; }
+  void put(Char c, bool is_quoted = false) {
+    if (is_pattern && is_quoted) current.push_back({'\\', c.at});
+    current.push_back(c), is_open = true;
+  }
   // A variable's value: blanks end fields where the word is not quoted.
   void put_value(const Text& value, bool is_quoted) {
     for (const Char& c : value)
       if (splits && !is_quoted && is_space(c.c) && c.why == 0) close();
-      else put(c);
+      else put(c, is_quoted || c.c == '/');  // no slash of a value ends a pattern
   }
   void close() {
     if (is_open) done.push_back(std::move(current));
@@ -132,7 +136,7 @@ struct Script {
   std::vector<std::string> reasons = {""};
   int anything = 0;          // number of the reason for which any variable may have been set; 0: none
   Variables variables = {};  // which change() and erase() alone write
-  std::set<std::string, std::less<>> own_names = {};  // set by commands that do not run, or unset: empty, and not the user's
+  std::set<std::string, std::less<>> own_names = {};  // set by commands that do not run, though the user may have set them, too
   std::vector<std::pair<std::string, std::optional<Variable>>> changes = {};  // what they were before
   std::map<std::string, Function, std::less<>> functions = {};
   std::vector<ShellCommand> commands = {};

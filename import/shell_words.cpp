@@ -11,15 +11,21 @@
 namespace trident::shell {
 namespace {
 
+// A backslash makes a letter of the sign behind it.
 bool is_match(std::string_view text, std::string_view pattern) {
   std::size_t t = 0, p = 0, star = pattern.npos, from = 0;
   while (t < text.size() || p < pattern.size()) {
+    const std::size_t letter = p + 1 < pattern.size() && pattern[p] == '\\' ? p + 1 : p;
     if (p < pattern.size() && pattern[p] == '*') star = p++, from = t;
-    else if (t < text.size() && p < pattern.size() && (pattern[p] == '?' || pattern[p] == text[t])) ++t, ++p;
+    else if (t < text.size() && p < pattern.size() && (pattern[p] == '?' || pattern[letter] == text[t])) ++t, p = letter + 1;
     else if (star != pattern.npos && from < text.size()) t = ++from, p = star + 1;
     else return false;
   }
   return true;
+}
+
+bool is_ascii(std::string_view text) {
+  return std::ranges::all_of(text, [](char c) { return static_cast<signed char>(c) >= 0; });
 }
 
 std::string without_escapes(std::string_view text) {
@@ -43,36 +49,43 @@ std::optional<std::pair<std::size_t, std::size_t>> range_of(std::string_view how
 std::optional<std::string> expanded(std::string_view text, std::string_view how) {
   constexpr std::size_t kLongest = 512;  // of texts whose parts are compared
   const char sign = how[0];
+  if (has(":^,", sign) && !is_ascii(text)) return std::nullopt;
   if (sign == ':') {
     const auto range = range_of(how, text.size());
     return range ? std::optional<std::string>(text.substr(range->first, range->second - range->first)) : std::nullopt;
   }
   const bool is_twice = how.size() > 1 && how[1] == sign;
   how.remove_prefix(is_twice ? 2 : 1);
-  if (how.find_first_of("[\"'$`") != how.npos || text.size() > kLongest) return std::nullopt;
+  if (text.size() > kLongest) return std::nullopt;
   if (has("^,", sign)) {
     std::string changed(text);
     for (char& c : std::span(changed).first(is_twice ? changed.size() : std::min<std::size_t>(1, changed.size())))
       if (sign == '^' ? c >= 'a' && c <= 'z' : c >= 'A' && c <= 'Z') c = static_cast<char>(c ^ 0x20);
     return how.empty() ? std::optional(changed) : std::nullopt;
   }
-  std::size_t slash = sign == '/' ? 0 : how.size();
-  while (slash < how.size() && how[slash] != '/') slash += how[slash] == '\\' ? 2 : 1;
-  const std::string pattern = without_escapes(how.substr(0, slash));
-  if (sign != '/') {
-    for (std::size_t i = 0; i <= text.size(); ++i) {
-      const std::size_t length = is_twice ? text.size() - i : i, cut = sign == '#' ? length : text.size() - length;
-      const std::string_view first = text.substr(0, cut), last = text.substr(cut);
-      if (is_match(sign == '#' ? first : last, pattern)) return std::string(sign == '#' ? last : first);
-    }
-    return std::string(text);
-  }
+  std::size_t slash = how.size();
+  for (std::size_t i = 0; i < how.size(); i += how[i] == '\\' ? 2 : 1)
+    if (sign == '/' && how[i] == '/') slash = std::min(slash, i);
+    else if (has("[~", how[i]) || (how[i] == '?' && !is_ascii(text))) return std::nullopt;
+  std::string_view pattern = how.substr(0, slash);
   const std::string other = without_escapes(how.substr(std::min(how.size(), slash + 1)));
+  if (has(other, '&')) return std::nullopt;  // the text that matched, unless an option is off
+  const bool is_anchored = sign == '/' && !is_twice && (pattern.starts_with('#') || pattern.starts_with('%')),
+             is_longest = is_twice || sign == '/';
+  const char end = is_anchored ? pattern[0] : text.empty() && !pattern.empty() ? '#' : sign;
+  pattern.remove_prefix(is_anchored ? 1 : 0);
+  for (std::size_t i = 0; end != '/' && i <= text.size(); ++i) {
+    const std::size_t length = is_longest ? text.size() - i : i, cut = end == '#' ? length : text.size() - length;
+    const std::string first(text.substr(0, cut)), last(text.substr(cut));
+    if (is_match(end == '#' ? first : last, pattern)) return end == '#' ? other + last : first + other;
+  }
+  if (end != '/') return std::string(text);
   std::string changed;
-  const bool is_open = has(pattern, '*');  // else it is of texts as long as it
+  const bool is_open = has(pattern, '*');
+  const std::size_t letters = without_escapes(pattern).size();  // else it is of texts as long as it
   for (std::size_t i = 0, times = 0; i < text.size();) {
     const std::size_t rest = times == 0 || is_twice ? text.size() - i : 0;
-    std::size_t length = is_open ? rest : pattern.size() <= rest ? pattern.size() : 0;
+    std::size_t length = is_open ? rest : letters <= rest ? letters : 0;
     while (length > 0 && !is_match(text.substr(i, length), pattern)) length = is_open ? length - 1 : 0;
     if (length > 0) changed += other, i += length, ++times;
     else changed += text[i++];
@@ -80,26 +93,13 @@ std::optional<std::string> expanded(std::string_view text, std::string_view how)
   return changed;
 }
 
-// Makes of a variable's values what stands behind its name, or their number; false: it is not followed.
-bool change(std::vector<Text>& items, std::string_view how, bool is_all, bool are_arguments, int at) {
-  if (how == "count") {
-    const std::size_t count = is_all ? items.size() : items.empty() ? 0 : items[0].size();
-    items = {text_of(fmt::format("{}", count), at)};
-    return true;
-  }
-  if (is_all && how[0] == ':') {
-    if (are_arguments) items.insert(items.begin(), Text());  // $0, which ":0" names
-    const auto range = range_of(how, items.size());
-    if (!range || (are_arguments && range->first == 0)) return false;
-    items.erase(items.begin() + static_cast<std::ptrdiff_t>(range->second), items.end());
-    items.erase(items.begin(), items.begin() + static_cast<std::ptrdiff_t>(range->first));
-    return true;
-  }
-  for (Text& item : items) {
-    const std::optional<std::string> changed = expanded(bytes_of(item), how);
-    if (!changed) return false;
-    item = text_of(*changed, at);
-  }
+// Leaves the items that ":1" or ":0:3" names; false: it names none so.
+bool cut(std::vector<Text>& items, std::string_view how) {
+  const auto range = range_of(how, items.size());
+  const std::size_t colon = how.find(':', 1);
+  if (!range || (colon != how.npos && sum_of(how.substr(colon + 1)) < 0)) return false;
+  items.erase(items.begin() + static_cast<std::ptrdiff_t>(range->second), items.end());
+  items.erase(items.begin(), items.begin() + static_cast<std::ptrdiff_t>(range->first));
   return true;
 }
 
@@ -177,7 +177,7 @@ bool WordReader::puts_path(Fields& out, std::size_t begin, std::size_t inner, st
   }
   const std::string value = path_said(script_, words);
   script_.spend(value.size(), at(begin));
-  for (const char c : value) out.put({c, at(begin)});
+  for (const char c : value) out.put({c, at(begin)}, true);
   return !value.empty();
 }
 
@@ -228,12 +228,12 @@ void WordReader::scan(Fields& out, Stop stop, bool is_quoted) {
     if (c == '\\' && pos_ + 1 < text_.size() && (!is_quoted || has("$`\\", peek(1)) ||
                                                   (stop != Stop::kEnd && peek(1) == '"') ||
                                                   (stop == Stop::kBrace && peek(1) == '}'))) {
-      out.put(text_[pos_ + 1]);
+      out.put(text_[pos_ + 1], true);
       pos_ += 2;
     } else if (c == '\'' && !is_quoted) {
       skip_quoted(at(from));
       out.is_open = true;
-      for (std::size_t i = from + 1; i + 1 < pos_; ++i) out.put(text_[i]);
+      for (std::size_t i = from + 1; i + 1 < pos_; ++i) out.put(text_[i], true);
     } else if (stop != Stop::kEnd && takes("\"")) {
       const bool was_open = std::exchange(out.is_open, true);
       has_no_items_ = false;
@@ -245,7 +245,7 @@ void WordReader::scan(Fields& out, Stop stop, bool is_quoted) {
       skip_quoted(at(from));
       if (!puts_path(out, from, from + 1, pos_ - 1)) put_not_executed(out, from);
     } else {
-      out.put(text_[pos_++]);
+      out.put(text_[pos_++], is_quoted);
     }
   }
 }
@@ -258,7 +258,7 @@ void WordReader::dollar(Fields& out, bool is_quoted) {
     const std::size_t end = pos_ - 1;
     if (is_sum && !takes(")")) script_.fail(at(begin), "nothing closes this parenthesis");
     const bool is_expr = bytes_of(part(inner, std::min(inner + 5, end))) == "expr ";
-    if (is_sum || is_expr) arithmetic(out, begin, inner + (is_sum ? 0 : 5), end, is_sum);
+    if (is_sum || is_expr) arithmetic(out, begin, inner + (is_sum ? 0 : 5), end, is_sum ? Syntax::kShell : Syntax::kExpr);
     else if (!puts_path(out, begin, inner, end)) put_not_executed(out, begin);
   } else if (peek() == '[') {
     script_.refuse(at(begin), "$[");
@@ -270,16 +270,17 @@ void WordReader::dollar(Fields& out, bool is_quoted) {
     if (!is_listed(text, "$'\\n' $'\\t' $'\\n\\t'")) return put_not_executed(out, begin);
     for (std::size_t i = 3; i + 1 < text.size(); i += 2) out.put({text[i] == 'n' ? '\n' : '\t', at(begin)});
   } else if (const std::string name = parameter_name(false); !name.empty()) {
-    put_variable(out, begin, name, "", is_quoted);
+    put_variable(out, begin, {name}, is_quoted);
   } else if (peek() != '"' || is_quoted) {
     out.put(text_[begin]);
   }
 }
 
-void WordReader::arithmetic(Fields& out, std::size_t begin, std::size_t inner, std::size_t end, bool has_names) {
+void WordReader::arithmetic(Fields& out, std::size_t begin, std::size_t inner, std::size_t end, Syntax syntax) {
   const Level level(script_, at(begin));
+  const bool has_names = syntax == Syntax::kShell;
   WordReader reader(script_, part(inner, end));
-  reader.runs_ = runs_;
+  reader.runs_ = runs_, reader.has_words_ = false;
   if (const std::vector<std::string> names = has_names ? assigned_in(bytes_of(reader.text_)) : std::vector<std::string>();
       !names.empty() && runs_ != kNever) {
     const int why = runs_ != 0 ? runs_ : doubt("the sum", begin);
@@ -295,7 +296,7 @@ void WordReader::arithmetic(Fields& out, std::size_t begin, std::size_t inner, s
     } else if (!has_names || !is_name(reader.peek()) || is_digit(reader.peek())) {
       content.put(reader.text_[reader.pos_++]);
     } else {
-      reader.put_variable(content, from, reader.parameter_name(false), "", true);
+      reader.put_variable(content, from, {reader.parameter_name(false)}, true);
       const std::span value = std::span(content.current).subspan(before);
       has_sum |= std::ranges::any_of(value, [](const Char& c) { return c.why == 0 && !is_digit(c.c) && !is_space(c.c); });
     }
@@ -318,17 +319,14 @@ void WordReader::parameter(Fields& out, std::size_t begin, bool is_quoted) {
   std::string subscript;
   if (!name.empty() && takes("["))
     while (!at_end() && !takes("]")) subscript += text_[pos_++].c;
-  if (!name.empty() && takes("}")) return put_variable(out, begin, name, subscript, is_quoted, counts ? "count" : "");
+  if (!name.empty() && takes("}")) return put_variable(out, begin, {name, subscript, counts}, is_quoted);
   if (!name.empty() && !counts && (has("#%/^,", peek()) || (peek() == ':' && !has("-=+?", peek(1))))) {
-    const std::size_t from = pos_;
     Fields rest{false};
-    scan(rest, Stop::kBrace, is_quoted);
+    rest.is_pattern = true;
+    scan(rest, Stop::kBrace, false);  // quotes around the whole are none of the pattern
     const Text value = rest.take_one();
-    const std::string raw = bytes_of(part(from, pos_ - 1));
-    const bool is_plain = raw.find_first_of("$\"'`") == raw.npos;
     if (why_of(value) != 0) return put_unknown(out, begin, why_of(value));
-    if (!is_plain && (raw[0] == '/' || raw.find_first_of("\\*?") != raw.npos)) return put_not_executed(out, begin);
-    return put_variable(out, begin, name, subscript, is_quoted, is_plain ? raw : bytes_of(value));
+    return put_variable(out, begin, {name, subscript, false, bytes_of(value)}, is_quoted);
   }
   const bool counts_empty = !name.empty() && takes(":");
   const char sign = peek();
@@ -345,7 +343,7 @@ void WordReader::parameter(Fields& out, std::size_t begin, bool is_quoted) {
                         (!counts_empty || std::ranges::any_of(found->second.items.begin(),
                                                               is_all ? found->second.items.end() : found->second.items.begin() + 1,
                                                               [](const Text& one) { return !one.empty(); }));
-  if (sign == '?' || (is_there && sign != '+')) return put_variable(out, begin, name, subscript, is_quoted);
+  if (sign == '?' || (is_there && sign != '+')) return put_variable(out, begin, {name, subscript}, is_quoted);
   if (is_there != (sign == '+')) return;
   const Text value = other.take_one();
   script_.spend(value.size(), at(begin));
@@ -354,38 +352,52 @@ void WordReader::parameter(Fields& out, std::size_t begin, bool is_quoted) {
   out.put_value(value, is_quoted);
 }
 
-void WordReader::put_variable(Fields& out, std::size_t begin, const std::string& name, const std::string& subscript,
-                              bool is_quoted, std::string_view how) {
-  const bool is_of_arguments = is_listed(name, "@ * #");
+void WordReader::put_variable(Fields& out, std::size_t begin, const Parameter& what, bool is_quoted) {
+  const auto& [name, subscript, counts, how] = what;
+  const bool is_of_arguments = is_listed(name, "@ * #"), is_all = is_of_arguments || is_listed(subscript, "@ *");
   const auto found = script_.variables.find(is_of_arguments ? "@" : name);
-  const bool is_set = found != script_.variables.end();
-  if (is_of_arguments && !is_set && script_.has_open_arguments) return put_unset(out, begin, name, is_quoted);
-  if (name == "#" && (!is_set || count_of(found->second) >= 0)) {
-    for (const char digit : fmt::format("{}", is_set ? count_of(found->second) : 0)) out.put({digit, at(begin)});
-    return;
-  }
-  if (is_of_arguments && !is_set) return void(has_no_items_ = true);  // the script has none
-  if (!is_set) return put_unset(out, begin, name, is_quoted);
-  const bool is_all = is_of_arguments || subscript == "@" || subscript == "*";
+  const bool is_set = found != script_.variables.end(), is_known = !is_set || count_of(found->second) >= 0;
+  const std::string path = !is_set && (subscript.empty() || subscript == "0") ? script_.path_of(name) : "";
+  std::vector<Text> changed;  // where the items are not the variable's own
+  if (!path.empty()) changed = {text_of(path, at(begin))};
+  if (!is_set && path.empty() && !is_empty(out, begin, name, is_quoted)) return;
+  std::span<const Text> items = is_set ? found->second.items : changed;
+  const auto put_count = [&](std::size_t count) {
+    for (const char digit : fmt::format("{}", count)) out.put({digit, at(begin)});
+  };
+  if (name == "#" && is_known) return put_count(items.size());
   if (!is_all && (subscript.size() > 4 || !std::ranges::all_of(subscript, is_digit))) return put_not_executed(out, begin);
-  std::vector<Text> items = found->second.items;
   const bool joins = is_all && subscript != "@" && name != "@";
-  if (((out.splits && !is_quoted) || joins) && script_.variables.contains("IFS"))
+  if (((out.splits && !is_quoted) || joins) && !items.empty() && script_.variables.contains("IFS"))
     return put_unknown(out, begin, doubt("IFS", begin));
   if (!is_all) {
-    const std::size_t first = subscript.empty() ? 0 : std::stoul(subscript);
-    items = first < items.size() ? std::vector<Text>{items[first]} : std::vector<Text>();
+    const std::size_t first = subscript.empty() || !is_known ? 0 : std::stoul(subscript);
+    items = items.subspan(std::min(first, items.size()), first < items.size() ? 1 : 0);
+  }
+  for (const Text& item : items) {
+    script_.spend(item.size() * (how.starts_with('/') && has(how, '*') ? item.size() : 1) + 1, at(begin));
+    if ((counts || !how.empty()) && why_of(item) != 0) return put_unknown(out, begin, why_of(item));
+  }
+  if (counts) {
+    const Text text = is_all || items.empty() ? Text() : items[0];
+    return is_ascii(bytes_of(text)) ? put_count(is_all ? items.size() : text.size()) : put_not_executed(out, begin);
   }
   if (!how.empty()) {
-    for (const Text& item : items) {
-      script_.spend(item.size() * (how[0] == '/' && has(how, '*') ? item.size() : 1), at(begin));
-      if (why_of(item) != 0) return put_unknown(out, begin, why_of(item));
+    std::vector<Text> parts(items.begin(), items.end());
+    const bool cuts_items = is_all && how[0] == ':';
+    if (cuts_items && is_of_arguments)
+      parts.insert(parts.begin(), text_of("$0", at(begin), script_.reason("\"$0\" is known where the script runs")));
+    if (cuts_items && !cut(parts, how)) return put_not_executed(out, begin);
+    for (std::size_t i = 0; !cuts_items && i < parts.size(); ++i) {
+      const std::optional<std::string> text = expanded(bytes_of(parts[i]), how);
+      if (!text) return put_not_executed(out, begin);
+      script_.spend(text->size(), at(begin));
+      parts[i] = text_of(*text, at(begin));
     }
-    if (!change(items, how, is_all, is_of_arguments, at(begin))) return put_not_executed(out, begin);
+    changed = std::move(parts), items = changed;
   }
   has_no_items_ |= is_all && items.empty();
   for (std::size_t i = 0; i < items.size(); ++i) {
-    script_.spend(items[i].size() + 1, at(begin));
     if (i > 0 && out.splits && (subscript == "@" || name == "@" || !is_quoted)) out.close();
     else if (i > 0) out.put({' ', at(begin)});
     out.is_open |= is_quoted;
@@ -393,26 +405,41 @@ void WordReader::put_variable(Fields& out, std::size_t begin, const std::string&
   }
 }
 
-void WordReader::put_unset(Fields& out, std::size_t begin, const std::string& name, bool is_quoted) {
-  if (const std::string path = script_.path_of(name); !path.empty()) {
-    script_.spend(path.size(), at(begin));
-    return out.put_value(text_of(path, at(begin)), is_quoted);
-  }
-  const bool is_argument = (is_digit(name[0]) && name != "0") || is_listed(name, "@ * #"),
+bool WordReader::is_empty(Fields& out, std::size_t begin, const std::string& name, bool is_quoted) {
+  const bool are_all = is_listed(name, "@ * #"), is_argument = (is_digit(name[0]) && name != "0") || are_all,
              is_folder = name.starts_with("SLURM_") ||
-                         is_listed(name, "HOME PWD OLDPWD TMPDIR USER HOSTNAME PATH SHELL UID EUID PPID RANDOM SECONDS LINENO 0");
-  if (const auto all = script_.variables.find("@"); is_argument && all != script_.variables.end())
-    return count_of(all->second) < 0 ? out.put_value(all->second.items[0], true) : void();
-  if (script_.anything != 0 && is_name(name[0]) && !is_digit(name[0]) && !is_folder)
-    return put_unknown(out, begin, script_.anything);
-  if (in_test_ && !is_folder && is_name(name[0]) && !(is_argument && script_.has_open_arguments)) return;
-  if (script_.own_names.contains(name)) return;
+                         is_listed(name, "HOME PWD OLDPWD TMPDIR USER HOSTNAME PATH SHELL UID EUID PPID RANDOM SECONDS LINENO 0"),
+             is_own = is_name(name[0]) && !is_folder && !(is_argument && script_.has_open_arguments);
+  if (are_all && !script_.has_open_arguments) return true;  // the script has none
+  if (const auto all = script_.variables.find("@"); is_argument && all != script_.variables.end()) {
+    if (count_of(all->second) < 0) out.put_value(all->second.items[0], true);
+    return count_of(all->second) >= 0;
+  }
+  if (script_.anything != 0 && is_own && !is_digit(name[0])) return put_unknown(out, begin, script_.anything), false;
+  if ((in_test_ && is_own) || (script_.own_names.contains(name) && stands_apart(begin, out.splits && is_quoted))) return true;
   const std::string shown = in_quotes("$" + name, 60);
   put_unknown(out, begin, script_.reason(
       is_argument ? shown + " is an argument of the script (set -- ARGUMENTS above its first command gives it)"
       : is_folder || !is_name(name[0]) ? shown + " is known where the script runs"
                                        : fmt::format("{} is set nowhere before line {}; write {}=... above it", shown,
                                                      line_of(begin), name)));
+  return false;
+}
+
+bool WordReader::stands_apart(std::size_t begin, bool makes_word) const {
+  const std::string text = typed(begin);
+  const bool is_array = text.ends_with("[@]}");
+  const char before = begin == 0 ? ' ' : text_[begin - 1].c;
+  if (!has_words_ || (!is_array && (makes_word || (before == '"' && peek() == '"')))) return false;
+  if (text.find_first_of("#:%/^,+-") != text.npos) return false;
+  if (!has(" \t\n\"(", before) || (!ends_word(peek()) && peek() != '"')) return false;
+  std::size_t end = begin;
+  while (end > 0 && has(" \t\r\n\"\\", text_[end - 1].c)) --end;
+  std::size_t first = end;
+  while (first > 0 && !is_space(text_[first - 1].c) && !has("\"(", text_[first - 1].c)) --first;
+  script_.spend(begin - first, at(begin));
+  const std::string word = bytes_of(part(first, end));
+  return !word.starts_with('-') || (has(word, '=') && !word.ends_with('='));
 }
 
 Outcome WordReader::test(std::string_view end, std::size_t begin) {

@@ -60,6 +60,8 @@ class Cursor {
     std::size_t end = 1;
     if (peek() != '<' || !is_name(peek(1)) || is_digit(peek(1))) return 0;
     while (peek(end) != '\0' && !has("<>\n\"'`$|;&", peek(end))) ++end;
+    const char next = peek(end + 1);  // <in.txt>log are two files, where no word stands before
+    if (is_name(next) && next != '_' && (pos_ == 0 || ends_word(text_[pos_ - 1].c))) return 0;
     return peek(end) == '>' && !is_space(peek(end - 1)) ? end + 1 : 0;
   }
   void skip_blanks() {
@@ -220,14 +222,22 @@ class WordReader : protected Cursor {
     else pos_ += !at_end() && has("@*#?$!-", peek()) ? 1 : 0;
     return typed(begin);
   }
+  enum class Syntax : std::uint8_t { kShell, kExpr };
   // Puts what $(( )), or expr, computes of the text from `inner` to `end`.
-  void arithmetic(Fields& out, std::size_t begin, std::size_t inner, std::size_t end, bool has_names);
+  void arithmetic(Fields& out, std::size_t begin, std::size_t inner, std::size_t end, Syntax syntax);
   // Stands behind "${".
   void parameter(Fields& out, std::size_t begin, bool is_quoted);
-  // `how` is what stands behind the name in ${NAME%.*}; "count": ${#NAME}.
-  void put_variable(Fields& out, std::size_t begin, const std::string& name, const std::string& subscript, bool is_quoted,
-                    std::string_view how = {});
-  void put_unset(Fields& out, std::size_t begin, const std::string& name, bool is_quoted);
+  struct Parameter {
+    std::string name, subscript = {};
+    bool counts = false;   // ${#NAME}
+    std::string how = {};  // what stands behind the name in ${NAME%.*}, with a backslash before each letter that would be a sign
+  };
+  void put_variable(Fields& out, std::size_t begin, const Parameter& what, bool is_quoted);
+  // Whether it is surely empty, or presumed to be; else puts why it has no value.
+  bool is_empty(Fields& out, std::size_t begin, const std::string& name, bool is_quoted);
+  // Whether the variable from `begin` to here is a word of its own, and behind no flag whose value it may be. `makes_word`: the
+  // quotes around it make a word, even if it is empty.
+  bool stands_apart(std::size_t begin, bool makes_word) const;
 
   // `why` is the reason for which it is not followed.
   int doubt(std::string_view what, std::size_t begin, int why = 0);
@@ -235,6 +245,8 @@ class WordReader : protected Cursor {
   Outcome test(std::string_view end, std::size_t begin);
 
   int runs_ = 0;               // of the next command: 0, kNever, or the number of the reason for which nobody knows
+  bool has_words_ = true;      // else the text is a sum, or a file's
+  bool defines_ = false;       // the commands are a function's, which may never be called
   bool in_test_ = false;       // a variable that is set nowhere is empty
   int why_test_ = 0;           // why nobody knows what the last test comes to
   bool executes_ = false;      // put_not_executed() was called
@@ -270,7 +282,7 @@ class FileReader : protected WordReader {
       value.close();
     }
     std::vector<Text> items = is_array ? value.take() : std::vector<Text>{value.take_one()};
-    if (runs_ == kNever && is_kept) script_.own_names.insert(name);
+    if (runs_ == kNever && is_kept && !defines_) script_.own_names.insert(name);
     if (runs_ == kNever) return true;
     if (given != nullptr && appends && script_.variables.contains(name))
       given->try_emplace(name, script_.change(name, at(begin)));
@@ -339,8 +351,10 @@ class FileReader : protected WordReader {
     for (HereDocument& document : std::exchange(written_, {})) {
       if (!script_.files[document.file].unknown.empty()) continue;
       Fields content{false};
-      if (document.is_quoted) content.put_value(document.text, true);
-      else FileReader(script_, std::move(document.text)).scan(content, Stop::kEnd, true);
+      FileReader reader(script_, std::move(document.text));
+      reader.has_words_ = false;
+      if (document.is_quoted) content.put_value(reader.text_, true);
+      else reader.scan(content, Stop::kEnd, true);
       script_.files[document.file].text += bytes_of(content.take_one());
     }
   }

@@ -15,6 +15,7 @@
 #include "tests/data/temporary_folder.h"
 #include "tests/support/error_text.h"
 #include "import/import.h"
+#include "import/shell_reader.h"
 
 namespace trident {
 namespace {
@@ -409,7 +410,9 @@ TEST_F(ForeignInput, DeepspeedsListOfGpusCountsRanks) {
   };
   EXPECT_EQ(ranks("--include localhost:0,1,2,3"), 4);
   EXPECT_EQ(ranks("--include=a:0,1@b:2"), 3);
-  EXPECT_EQ(ranks("--include a@b:2"), std::nullopt) << "all of a machine";
+  for (const char* const open : {"a@b:2", "a:0,x", "a:0-3", "a:", "a:0,@b:1"})
+    EXPECT_EQ(ranks(std::string("--include ") + open), std::nullopt) << open;
+  EXPECT_TRUE(contains(error_of<ConfigError>([&] { ranks("--include=a:0,1 --num_gpus 4"); }), "run.sh:1 --include.ranks"));
 }
 
 TEST_F(ForeignInput, AProgramOfNobodyHasNoDefaults) {
@@ -452,6 +455,19 @@ TEST_F(ForeignInput, AnArgumentOfTheScriptMayBeAWordThatATableNames) {
   rules.settings = {"lr_schedule.type=cosine", "optimizer.type=lion"};
   const Import given = import_files({file}, rules);
   EXPECT_EQ(key(given, "--lr_scheduler_type").to, "lr_schedule.type = \"cosine\"");
+}
+
+TEST(ShellReader, ACommandKnowsTheFilesBeforeIt) {
+  ShellFiles files;
+  const std::string script = "cat > a <<E && run\n1\nE\nrm a\nrun\ncat > a <<E\n2\nE";
+  const std::vector<ShellCommand> commands = read_shell(script, "x", {}, {}, &files);
+  ASSERT_EQ(commands.size(), 5);
+  ASSERT_EQ(files.size(), 3);
+  EXPECT_EQ(commands[1].files, 1);
+  EXPECT_EQ(files[0].text + files[0].unknown, "1\n");
+  EXPECT_EQ(commands[3].files, 2);
+  EXPECT_NE(files[1].unknown, "");
+  EXPECT_EQ(files[2].text, "2\n");
 }
 
 }  // namespace

@@ -53,7 +53,7 @@ TEST(ShellReader, VariablesAreReplacedAndSplit) {
   EXPECT_EQ(words_in("export A=1 B='2 3'\nrun $A \"$B\"; N=${N:=8}; run $N"), "export\nrun|1|2 3\nrun|8");
   EXPECT_EQ(words_in("run \"${C-}\" x${C-}"), "run||x");
   EXPECT_EQ(words_in("A=<PATH> (e.g. /x)\nrun $A"), "e.g.|/x\nrun|??") << "as templates have it";
-  EXPECT_EQ(words_in("run \"$@\" $* $#"), "run|0") << "the script has no arguments";
+  EXPECT_EQ(words_in("run \"$@\" $* $# ${#@}"), "run|0|0") << "the script has no arguments";
   EXPECT_EQ(words_in("set -e\nset -- a b\nrun \"$@\" x"), "set|-e\nset|--|a|b\nrun|a|b|x") << "unless it gives itself some";
   EXPECT_EQ(words_in("A=1 B=2\nunset A\nrun $B ${A:-3}\nif x; then unset B; fi; run $B"), "unset|A\nrun|2|3\nx\nunset|B ?\nrun|??");
 }
@@ -61,10 +61,15 @@ TEST(ShellReader, VariablesAreReplacedAndSplit) {
 TEST(ShellReader, AVariableOfABranchThatIsNotTakenIsEmpty) {
   const std::string_view script =
       "AC=none\nif [ $AC = full ]; then\n  OPTIONS='--full'\nelif [ $AC = sel ]; then\n  export OPTIONS=--sel\nfi\n";
-  EXPECT_EQ(words_in(fmt::format("{}run $OPTIONS a${{OPTIONS}}b \"$OPTIONS\"", script)), "run|ab|");
+  EXPECT_EQ(words_in(fmt::format("{}B=\"--b $OPTIONS c\"; C=(d ${{OPTIONS}}); run $OPTIONS \"${{OPTIONS[@]}}\" $B $C", script)),
+            "run|--b|??|c|d");
+  for (const char* const part : {"a${OPTIONS}b", "--seed $OPTIONS", "--seed=$OPTIONS", "\"$OPTIONS\"", "${OPTIONS%x}",
+                                 "${#OPTIONS}", "$(( $OPTIONS + 1 ))", "\"a $OPTIONS\""})
+    EXPECT_TRUE(words_in(fmt::format("{}run {}", script, part)).ends_with("??")) << part;
+  EXPECT_EQ(words_in("f() { A=1; }\nrun $A; if [ -f x ]; then A=1; fi"), "run|??") << "nobody calls f";
   EXPECT_EQ(words_in("if [ a = b ]; then A=1 x; fi\nrun $A"), "run|??") << "the command's alone";
   EXPECT_EQ(words_in("A=$A/x; run $A"), "run|??") << "the user may have set it before";
-  EXPECT_EQ(words_in("unset A B\nrun $A x"), "unset|A|B\nrun|x");
+  EXPECT_EQ(words_in("unset A B\nrun $A x${#A}${#B[@]}"), "unset|A|B\nrun|x00");
 }
 
 TEST(ShellReader, ArraysKeepTheirWords) {
@@ -76,23 +81,28 @@ TEST(ShellReader, ArraysKeepTheirWords) {
 
 TEST(ShellReader, PartsOfValuesAreTakenAsBashTakesThem) {
   for (const auto& [expansion, value] :
-       {std::pair{"${A##*/}", "c.d.json"}, {"${A#*/}", "b/c.d.json"},   {"${A%.*}", "a/b/c.d"},     {"${A%%.*}", "a/b/c"},
-        {"${A%x}", "a/b/c.d.json"},        {"${A//\\//_}", "a_b_c.d.json"}, {"${A/b/X Y}", "a/X|Y/c.d.json"},
-        {"\"${A/\\/*}\"", "a"},
-        {"${A//b}", "a//c.d.json"},        {"${A:2}", "b/c.d.json"},      {"${A:2:1}", "b"},          {"${A: -4}", "json"},
-        {"${A:0:-5}", "a/b/c.d"},          {"${A^^}", "A/B/C.D.JSON"},  {"${A^}", "A/b/c.d.json"},  {"${B,,}", "tp"},
-        {"${#A}", "12"},                   {"${#L[@]}", "3"},             {"${L[@]:1}", "y|z"},       {"\"${L[@]:0:2}\"", "x|y"},
-        {"${L[@]%y}", "x|z"},              {"${@:2}", "q|r"},             {"${@:2:1}", "q"},          {"${#@} $#", "3|3"},
-        {"${A%$E}", "a/b/c.d"},            {"${A%\"$E\"}", "a/b/c.d"},    {"${L[1]/y/w}", "w"},       {"${N%x}n", "n"},
-        {"${A/$E/x}", "??"},               {"${A%\"*\"}", "??"},          {"${A[[]}", "??"},          {"${@:0}", "??"},
-        {"${A:B}", "??"},                  {"${A~~}", "??"},              {"${Z#x}", "??"}})
-    EXPECT_EQ(words_in(fmt::format("set -- p q r\nA=a/b/c.d.json B=TP E=.json N=\nL=(x y z)\nrun {}", expansion)),
+       {std::pair{"${A##*/}", "c.d.json"}, {"${A#*/}", "b/c.d.json"}, {"${A%.*}", "a/b/c.d"}, {"${A%%.*}", "a/b/c"},
+        {"${A%x}", "a/b/c.d.json"}, {"${A//\\//_}", "a_b_c.d.json"}, {"${A/b/X Y}", "a/X|Y/c.d.json"}, {"\"${A/\\/*}\"", "a"},
+        {"${A//b}", "a//c.d.json"}, {"${A:2}", "b/c.d.json"}, {"${A:2:1}", "b"}, {"${A: -4}", "json"}, {"${A:0:-5}", "a/b/c.d"},
+        {"${A^^}", "A/B/C.D.JSON"}, {"${A^}", "A/b/c.d.json"}, {"${B,,}", "tp"}, {"${#A}", "12"}, {"${#L[@]}", "3"},
+        {"${L[@]:1}", "y|z"}, {"\"${L[@]:0:2}\"", "x|y"}, {"${L[@]%y}", "x|z"}, {"${@:2}", "q|r"}, {"${@:2:1}", "q"},
+        {"${#@} $#", "3|3"}, {"${A%$E}", "a/b/c.d"}, {"${A%\"$E\"}", "a/b/c.d"}, {"${L[1]/y/w}", "w"}, {"${N%x}n", "n"},
+        {"${A/$E/x}", "a/b/c.dx"}, {"${A%\"*\"}", "a/b/c.d.json"}, {"${A[[]}", "??"}, {"${@:0}", "??|p|q|r"}, {"${A:B}", "??"},
+        {"${A~~}", "??"}, {"${Z#x}", "??"}, {"${S//\\*/x}", "axb?c"}, {"${S%\\?*}", "a*b"}, {"\"${S%\"$P\"}\"", "a*b?c"},
+        {"${S/$P/x}", "x"}, {"${S/\"$P\"/x}", "axb?c"}, {"${A/%.json/.txt}", "a/b/c.d.txt"}, {"${A/#a/x}", "x/b/c.d.json"},
+        {"${A/#b/x}", "a/b/c.d.json"}, {"${A//#a/x}", "a/b/c.d.json"}, {"${L[@]/#/-}", "-x|-y|-z"},
+        {"\"${A/'b/c'/\\n}\"", "a/n.d.json"}, {"${N/*/x}", "x"}, {"${A/b/&}", "??"}, {"${L[@]:0:-1}", "??"}, {"${@:1:-1}", "??"},
+        {"${U:0:1}", "??"}, {"${#U}", "??"}, {"${U%/*}", "\u00e9"}, {"${#Z}", "??"}, {"${#N} ${#N[@]}", "0|1"},
+        {"${0%.sh}", "run"}, {"${X[1]}", "??"}, {"${A/b/~}", "??"}, {"${A:0:-20}", "??"}})
+    EXPECT_EQ(words_in(fmt::format("set -- p q r\nA=a/b/c.d.json B=TP E=.json N= S='a*b?c' P='*' U=\u00e9/b\n"
+                                   "L=(x y z) X=($(x))\nrun {}", expansion)),
               fmt::format("set|--|p|q|r\nrun|{}", value))
         << expansion;
 }
 
 TEST(ShellReader, ATextInAngleBracketsStandsForAValue) {
   EXPECT_EQ(words_in("run --a=<port> x --b <your path> c <in >out d <<< <x>\nE=<dir>/f\nrun $E"), "run|??|x|--b|??|c|d\nrun|??");
+  EXPECT_EQ(words_in("run <in.txt>log a<b>c <d>_<e>"), "run|??|??");
 }
 
 TEST(ShellReader, IntegersAreComputed) {
@@ -100,6 +110,7 @@ TEST(ShellReader, IntegersAreComputed) {
   EXPECT_EQ(words_in("N=4\nrun $(( (N + 1) * 2 - (3 - -N) )) $((2*(3*(N)))) $(expr \\( $N + 1 \\) \\* 2)"), "run|3|24|10");
   EXPECT_EQ(words_in("N=4\nrun $(( ($N > 1) ? 1 : 0 )) $((N == 4 ? N != 4 ? 2 : N*5 : 3)) $((N<=3)) $((N>=4)) $((N<5))"),
             "run|1|20|0|1|1");
+  EXPECT_EQ(words_in("run $((2 == 1 < 2)) $((1 < 2 == 1)) $((3 > 2 > 1)) $((1 != 2 == 1))"), "run|0|1|0|1");
   EXPECT_EQ(words_in("N=4\nif ((N > 3)); then a; else b; fi\nif (( N - 4 )); then a; else c; fi\nif ((X)); then d; fi"),
             "a\nc\nd ?");
   for (const char* not_integers : {"1 / 0", "9223372036854775807 + 1", "1.5", "010", "N ? 1 2", "1 +", "2 ** 3", "2 (3)",
@@ -309,19 +320,6 @@ TEST(ShellReader, FilesThatSourceNamesAreRead) {
   EXPECT_EQ(words_in("N=1; cd $X; . ./env.sh 3; end $N ${M:-4}", sources), "cd|??\n.|./env.sh|3\nend|??|??");
   EXPECT_EQ(words_in("cat > e <<E\nN=4\nE\nsource e; run $N; echo N=5 >> e; . e; run $N"),
             "cat\nsource|e\nrun|4\necho|N=5\n.|e\nrun|??");
-}
-
-TEST(ShellReader, ACommandKnowsTheFilesBeforeIt) {
-  ShellFiles files;
-  const std::string script = "cat > a <<E && run\n1\nE\nrm a\nrun\ncat > a <<E\n2\nE";
-  const std::vector<ShellCommand> commands = read_shell(script, "x", {}, {}, &files);
-  ASSERT_EQ(commands.size(), 5);
-  ASSERT_EQ(files.size(), 3);
-  EXPECT_EQ(commands[1].files, 1);
-  EXPECT_EQ(files[0].text + files[0].unknown, "1\n");
-  EXPECT_EQ(commands[3].files, 2);
-  EXPECT_NE(files[1].unknown, "");
-  EXPECT_EQ(files[2].text, "2\n");
 }
 
 TEST(ShellReader, SetGivesTheScriptItsArguments) {
