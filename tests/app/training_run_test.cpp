@@ -201,7 +201,7 @@ TEST_F(TrainingRun, AValidationSetWithoutATargetThatCountsIsLeftOutOfTheMean) {
   };
   ASSERT_EQ(decayed("1").exit_code, 0);
   const ProgramOutcome resumed = decayed("2");
-  expect_parts(resumed.out, {"resumes"});
+  expect_parts(resumed.out, {"goes on from step 1"});
   EXPECT_EQ(resumed.out.find(ends), std::string::npos) << "it has learned all that it should: " << resumed.out;
   const JsonValue eval = place_.records("run/eval.jsonl").back();
   const JsonValue& sets = *eval.find("sets");
