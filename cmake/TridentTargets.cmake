@@ -14,7 +14,7 @@ endif()
 
 find_program(TRIDENT_CCACHE ccache)
 if(TRIDENT_CCACHE)
-  # What it asks for where headers are precompiled: they stand for their texts, and none of them says when it was compiled.
+  # ccache asks for this where headers are precompiled: they stand for their texts, and none of them says when it was compiled.
   string(JOIN "," trident_sloppiness $ENV{CCACHE_SLOPPINESS} pch_defines time_macros)
   set(CMAKE_CXX_COMPILER_LAUNCHER env CCACHE_SLOPPINESS=${trident_sloppiness} ${TRIDENT_CCACHE})
 endif()
