@@ -16,7 +16,6 @@
 #include "core/check.h"
 #include "core/file_io.h"
 #include "core/number_text.h"
-#include "core/printable.h"
 #include "core/shell_word.h"
 #include "report/markup.h"
 
@@ -30,6 +29,7 @@ constexpr std::size_t kMostRows = 400, kMostLines = 100, kMostTextBytes = 4000, 
 
 double number(const JsonValue* value) { return value != nullptr && value->is_number() ? value->as_number() : kNone; }
 double number(const JsonValue& record, std::string_view key) { return number(record.find(key)); }
+double number(const JsonValue* record, std::string_view key) { return record == nullptr ? kNone : number(*record, key); }
 std::string words(const JsonValue* value) { return value != nullptr && value->is_string() ? value->as_string() : ""; }
 std::string words(const JsonValue& record, std::string_view key) { return words(record.find(key)); }
 
@@ -65,7 +65,10 @@ const JsonValue* setting(const RunFolder& run, std::string_view block, std::stri
 
 std::string value_text(const JsonValue& value) { return value.is_string() ? value.as_string() : to_json_text(value); }
 
-double logged_step(const RunFolder& run) { return run.metrics.empty() ? kNone : number(run.metrics.back(), "step"); }
+double last(const std::vector<JsonValue>& records, std::string_view key) {
+  return records.empty() ? kNone : number(records.back(), key);
+}
+double logged_step(const RunFolder& run) { return last(run.metrics, "step"); }
 std::string step_text(double step) { return std::abs(step) < 1e15 ? with_commas(std::llround(step)) : "none"; }
 
 const JsonValue* last_start(const RunFolder& run) {
@@ -76,8 +79,7 @@ const JsonValue* last_start(const RunFolder& run) {
 // Where the last start ended, if that is known, else the last step of the log.
 double last_step_of(const RunFolder& run) {
   const JsonValue* const start = last_start(run);
-  const JsonValue* const ended = start == nullptr ? nullptr : start->find("ended");
-  const double step = ended == nullptr ? kNone : number(*ended, "step");
+  const double step = start == nullptr ? kNone : number(start->find("ended"), "step");
   return std::isfinite(step) ? step : logged_step(run);
 }
 
@@ -114,29 +116,27 @@ std::string start_layout(const JsonValue& start) {
 
 // A start that ended by itself has 0, and one that ended as a signal asked 75 or 128 and its number.
 bool ended_badly(const JsonValue& start) {
-  const JsonValue* const ended = start.find("ended");
-  const double code = ended == nullptr ? kNone : number(*ended, "exit_code");
+  const double code = number(start.find("ended"), "exit_code");
   return !(code == 0 || code == exit_status(ExitCode::kRequeue) || code > 128);
 }
 
-Table starts_table(const RunFolder& run) {
+std::optional<Table> starts_table(const RunFolder& run) {
   Table table{"", {{"began", true}, {"at step"}, {"ranks"}, {"layout", true}, {"hosts", true}, {"version", true}, {"command", true},
                    {"end", true}}};
   const JsonValue::Array& starts = items(run.run.find("starts"));
   if (starts.size() > kMostRows) table.title = fmt::format("The last {} of {} starts", kMostRows, with_commas(std::ssize(starts)));
   for (const JsonValue& start : std::span(starts).last(std::min(starts.size(), kMostRows))) {
     const JsonValue* const ended = start.find("ended");
-    const bool is_last = &start == &starts.back();
     const std::string end = ended != nullptr
                                 ? fmt::format("{}, step {}, exit {:.0f}: {}", time_text(*ended, "time"),
                                               step_text(number(*ended, "step")), number(*ended, "exit_code"), words(*ended, "why"))
-                            : is_last ? state_text(run)
-                                      : "killed or cut off";
+                            : &start == &starts.back() ? state_text(run)
+                                                       : "killed or cut off";
     table.rows.push_back({time_text(start, "time"), step_text(number(start, "step")), step_text(number(start, "ranks")),
                           start_layout(start), joined(start.find("hosts"), ", "), words(start, "version"), command_text(start),
                           end});
   }
-  return table;
+  return table.rows.empty() ? std::nullopt : std::optional(std::move(table));
 }
 
 ReportSection runs_section(const std::vector<RunFolder>& runs) {
@@ -148,21 +148,19 @@ ReportSection runs_section(const std::vector<RunFolder>& runs) {
     };
     const RunFolder& run = runs.front();
     if (!run.metrics.empty()) {
-      const JsonValue &first = run.metrics.front(), &last = run.metrics.back();
-      const double loss = number(last, "loss"), speed = number(last, "tokens_per_s"), mfu = number(last, "mfu");
+      const JsonValue &first = run.metrics.front(), &now = run.metrics.back();
+      const double loss = number(now, "loss"), speed = number(now, "tokens_per_s"), mfu = number(now, "mfu");
       add("steps", last_step_of(run), step_text(last_step_of(run)),
-          number(last, "tokens") >= 0
-              ? fmt::format("{} tokens{}", count_text(number(last, "tokens")),
+          number(now, "tokens") >= 0
+              ? fmt::format("{} tokens{}", count_text(number(now, "tokens")),
                             last_step_of(run) == logged_step(run) ? "" : fmt::format(" at step {}", step_text(logged_step(run))))
               : "");
       add("training loss", loss, fmt::format("{:.4f}", loss),
           fmt::format("{:.4f} at step {}", number(first, "loss"), step_text(number(first, "step"))));
-      if (!run.evals.empty()) {
-        const double valid = number(run.evals.back(), "valid_loss");
-        const double accuracy = number(run.evals.back(), "valid_accuracy");  // of pairs, whose loss has no perplexity
-        add("validation loss", valid, fmt::format("{:.4f}", valid),
-            std::isfinite(accuracy) ? fmt::format("accuracy {:.4f}", accuracy) : fmt::format("perplexity {:.2f}", std::exp(valid)));
-      }
+      const double valid = last(run.evals, "valid_loss");
+      const double accuracy = last(run.evals, "valid_accuracy");  // of pairs, whose loss has no perplexity
+      add("validation loss", valid, fmt::format("{:.4f}", valid),
+          std::isfinite(accuracy) ? fmt::format("accuracy {:.4f}", accuracy) : fmt::format("perplexity {:.2f}", std::exp(valid)));
       add("tokens/s", speed, rounded_text(speed),
           std::isfinite(mfu) ? fmt::format("{} MFU, last logged step", percent_text(mfu)) : "last logged step");
     }
@@ -177,9 +175,6 @@ ReportSection runs_section(const std::vector<RunFolder>& runs) {
   } else {
     Table table{"", {{"run", true}, {"state", true}, {"training loss"}, {"validation loss"}, {"tokens/s"}}};
     for (const RunFolder& run : runs) {
-      const auto last = [](const std::vector<JsonValue>& records, std::string_view key) {
-        return records.empty() ? kNone : number(records.back(), key);
-      };
       const auto loss = [](double value) { return std::isfinite(value) ? fmt::format("{:.4f}", value) : ""; };
       const double speed = last(run.metrics, "tokens_per_s");
       table.rows.push_back({run.name, state_text(run), loss(last(run.metrics, "loss")), loss(last(run.evals, "valid_loss")),
@@ -337,7 +332,7 @@ std::optional<Table> traffic_table(const RunFolder& run) {
   if (counted == nullptr || !counted->is_object()) return std::nullopt;
   Table table{"Bytes that all ranks send in a step", {{"axis", true}, {"predicted"}, {"counted"}}};
   for (const JsonMember& axis : counted->members()) {
-    const double bytes = number(&axis.value), before = predicted == nullptr ? kNone : number(*predicted, axis.key);
+    const double bytes = number(&axis.value), before = number(predicted, axis.key);
     if (bytes > 0 || before > 0)
       table.rows.push_back({axis.key, std::isfinite(before) ? bytes_text(before) : "", bytes_text(bytes)});
   }
@@ -349,8 +344,8 @@ std::optional<StackedBars> memory_bars(const RunFolder& run) {
   bars.title = "Arena of the first rank of each pipeline stage", bars.unit = "MB";
   for (const JsonValue& rank : items(run.memory.find("ranks"))) {
     const JsonValue* const uses = rank.find("by_use");
-    if (rank.find("allocations") == nullptr || uses == nullptr || !uses->is_object())
-      continue;  // others of the stage hold the same
+    // Others of the stage hold the same.
+    if (rank.find("allocations") == nullptr || uses == nullptr || !uses->is_object()) continue;
     std::vector<double> values;
     for (const JsonMember& use : uses->members()) {
       if (bars.bars.empty()) bars.parts.push_back({use.key, hue_of(bars.parts.size())});
@@ -366,13 +361,10 @@ std::optional<StackedBars> memory_bars(const RunFolder& run) {
 std::optional<Table> comparison_table_of(const RunFolder& run) {
   Table table{"", {{"", true}, {"predicted"}, {"measured"}}};
   const auto add = [&](const std::string& name, const JsonValue* pair, auto text) {
-    const double predicted = pair == nullptr ? kNone : number(*pair, "predicted"),
-                 measured = pair == nullptr ? kNone : number(*pair, "measured");
+    const double predicted = number(pair, "predicted"), measured = number(pair, "measured");
     if (std::isfinite(predicted) && std::isfinite(measured)) table.rows.push_back({name, text(predicted), text(measured)});
   };
-  for (const JsonValue& part : items(run.comparison.find("parts"))) {
-    add(joined(part.find("parts"), " + "), &part, seconds_text);
-  }
+  for (const JsonValue& part : items(run.comparison.find("parts"))) add(joined(part.find("parts"), " + "), &part, seconds_text);
   add("step", run.comparison.find("step_seconds"), seconds_text);
   add("bubble (idle over ideal)", run.comparison.find("bubble_over_ideal"), [](double it) { return fmt::format("{:.3f}", it); });
   const auto bytes = [](double it) { return bytes_text(it); };
@@ -412,16 +404,13 @@ void add_run(const RunFolder& run, const std::string& of, std::vector<ReportSect
   add("Texts", samples_table(run));
   add("A step", measured, simulated, times_plot(run));
   add("Memory and traffic", memory_bars(run), traffic_table(run));
-  std::optional<Paragraph> why_not;
-  if (const std::string why = words(run.comparison, "not_predicted"); !why.empty())
-    why_not.emplace(fmt::format("The time of a step was not predicted: {}.", why));
-  std::optional<Paragraph> not_judged;
-  if (const std::string why = words(run.comparison, "not_judged"); !why.empty())
-    not_judged.emplace(fmt::format("Times are not judged: {}.", why));
-  add("Predicted beside measured", why_not, not_judged, comparison_table_of(run));
-  std::optional<Table> starts = starts_table(run);
-  if (starts->rows.empty()) starts.reset();
-  add("Starts", starts);
+  const auto remark = [&](std::string_view key, std::string_view text) {
+    const std::string why = words(run.comparison, key);
+    return why.empty() ? std::nullopt : std::optional(Paragraph{fmt::format("{}: {}.", text, why)});
+  };
+  add("Predicted beside measured", remark("not_predicted", "The time of a step was not predicted"),
+      remark("not_judged", "Times are not judged"), comparison_table_of(run));
+  add("Starts", starts_table(run));
 }
 
 // ---- bounds
@@ -451,17 +440,15 @@ void bound(BulletList& list) {
   if (items > kMostRows) list.items.push_back(more_text(items, kMostRows, "remarks"));
 }
 
-void bound(StackedBars& bars) {
-  if (bars.bars.size() <= kMostLines) return;
-  bars.title += fmt::format(" ({})", more_text(bars.bars.size(), kMostLines, "bars"));
-  bars.bars.resize(kMostLines);
+void bound(std::string& title, auto& drawn, std::string_view what) {
+  if (drawn.size() <= kMostLines) return;
+  title += fmt::format(" ({})", more_text(drawn.size(), kMostLines, what));
+  drawn.resize(kMostLines);
 }
 
-void bound(LinePlot& plot) {
-  if (plot.lines.size() <= kMostLines) return;
-  plot.title += fmt::format(" ({})", more_text(plot.lines.size(), kMostLines, "lines"));
-  plot.lines.resize(kMostLines);
-}
+void bound(StackedBars& bars) { bound(bars.title, bars.bars, "bars"); }
+
+void bound(LinePlot& plot) { bound(plot.title, plot.lines, "lines"); }
 
 void bound(auto&) {}  // the page leaves out what does not fit
 
@@ -482,8 +469,7 @@ std::string state_text(const RunFolder& run) {
     return fmt::format("{}{}: {}", is_failure ? "failed: " : "", number(*ended, "exit_code") == 0 ? "over" : why, at);
   }
   if (run.is_written) return fmt::format("going on: {}", at);
-  const double began = start == nullptr ? kNone : number(*start, "time");
-  if (std::isfinite(failed) && !(failed < began)) return fmt::format("failed: {}", words(run.failure, "message"));
+  if (std::isfinite(failed) && !(failed < number(start, "time"))) return fmt::format("failed: {}", words(run.failure, "message"));
   return fmt::format("{}: {}", start == nullptr ? "nobody writes it" : "killed or cut off", at);
 }
 
