@@ -123,8 +123,7 @@ void RankLoop::set_phase(RunPhase phase) {
 // Rank 0 creates the run directory once every rank has its memory, so that a run that cannot start leaves nothing behind.
 void RankLoop::open() {
   // Also a barrier: everybody is here.
-  const std::int64_t largest = over_ranks(trainer_.context().world(), trainer_.context().host_stream(),
-                                          trainer_.arena_plan().total_bytes(), ReduceOp::kMax);
+  const std::int64_t largest = over_ranks(world(), stream(), trainer_.arena_plan().total_bytes(), ReduceOp::kMax);
   begun_ = checkpoints_.begin(say_).value_or(TrainingState());
   skipped_in_a_row_ = static_cast<int>(begun_.skipped_in_a_row);
   summary_.skipped = begun_.skipped;
@@ -133,15 +132,14 @@ void RankLoop::open() {
   if (const std::optional<Resume> resume = checkpoints_.resume(); resume && resume->folder != inputs_.resume->folder) loader_ = train_loader(inputs_, resume);
   if (rank() == 0) open_run_folder(largest);
   if (plan_.config.loss.is_dpo()) ask_reference();
-  const std::vector<std::string> hosts = gather_texts(trainer_.context().world(), trainer_.context().host_stream(), host_name());
+  const std::vector<std::string> hosts = gather_texts(world(), stream(), host_name());
   // Weights were read by blocks through the heap, which glibc would keep for the whole run. Ranks that are threads have one heap.
   if ((checkpoints_.resume() || inputs_.initial) && (rank() == 0 || here_.board != nullptr)) ::malloc_trim(0);
   if (rank() == 0 && !leaves_files_)
     write_start_file([&] { run_start_ = write_run_start(plan_.config.run.dir, plan_, updates(), hosts); });
   // Everywhere: the last step whose evaluation is in the files. Also a barrier: the peak is measured while nobody else works.
   std::array<std::int64_t, 2> of_rank_0{last_eval_at_, run_start_};
-  trainer_.context().world().all_reduce(trainer_.context().host_stream(), TensorView(of_rank_0.data(), DType::kI64, {2}),
-                                        ReduceOp::kMax);
+  world().all_reduce(stream(), TensorView(of_rank_0.data(), DType::kI64, {2}), ReduceOp::kMax);
   last_eval_at_ = of_rank_0[0], run_start_ = of_rank_0[1];
   if (services_.progress != nullptr) services_.progress->updates = updates(), services_.progress->start = run_start_;
   const std::string folder = leaves_files_ ? "" : plan_.config.run.dir;
@@ -249,7 +247,7 @@ void RankLoop::agree_to_stop() {
   const double minutes = plan_.config.run.max_minutes;
   const bool time_is_up = rank() == 0 && minutes > 0 && monotonic_seconds() - start_ >= 60 * minutes;
   const StopVote mine{services_.stop != nullptr ? services_.stop->pending() : 0, time_is_up, checkpoints_.busy()};
-  const StopVote vote = trident::agree_to_stop(trainer_.context().world(), trainer_.context().host_stream(), mine);
+  const StopVote vote = trident::agree_to_stop(world(), stream(), mine);
   if (!vote.busy) checkpoints_.advance(say_);
   sink_.checkpoint(checkpoints_.committed_step());
   stop_signal_ = vote.signal;
@@ -280,14 +278,13 @@ void RankLoop::one_step() {
   if (tracer_) tracer_->after_step(update, before, after);
   if (rank() == 0 && result.next_loss_scale != result.loss_scale)
     sink_.line(loss_scale_line(result, plan_.compute, updates(), LossScaler::kGrowthInterval));
-  Communicator& world = trainer_.context().world();
   if (!result.applied) {
     if (result.counted == 0)
-      warn_of_no_targets(world, plan_.config, trainer_.position(), here_.logger);
+      warn_of_no_targets(world(), plan_.config, trainer_.position(), here_.logger);
     else if (!result.scale_can_shrink)
-      warn_of_non_finite(world, trainer_.context().host_stream(), result, here_.logger);
+      warn_of_non_finite(world(), stream(), result, here_.logger);
     ++summary_.skipped;
-    if (!result.scale_can_shrink && ++skipped_in_a_row_ == kMaxSkippedInARow) refuse_to_go_on(world, plan_, result, updates());
+    if (!result.scale_can_shrink && ++skipped_in_a_row_ == kMaxSkippedInARow) refuse_to_go_on(world(), plan_, result, updates());
     return agree_to_stop();
   }
   skipped_in_a_row_ = 0;
@@ -367,10 +364,10 @@ double RankLoop::masked_flops_share() const {
 
 // Collective.
 void RankLoop::log(const StepResult& result, double seconds) {
-  const LogTotals totals = totals_for_log(
-      trainer_.context().world(), trainer_.context().host_stream(),
-      {trainer_.context().bytes_sent(), trainer_.arena().planned_bytes(), trainer_.arena().high_water(),
-       static_cast<std::int64_t>(1e9 * checkpoints_.take_blocked_seconds()), since_log_});
+  const LogTotals totals =
+      totals_for_log(world(), stream(),
+                     {trainer_.context().bytes_sent(), trainer_.arena().planned_bytes(), trainer_.arena().high_water(),
+                      static_cast<std::int64_t>(1e9 * checkpoints_.take_blocked_seconds()), since_log_});
   const auto steps = static_cast<std::int64_t>(since_log_.steps);
   since_log_ = StepTimes();
   summary_.bytes_counted = totals.bytes;
@@ -452,7 +449,7 @@ EvalMetrics RankLoop::evaluate() {
 void RankLoop::close() {
   set_phase(RunPhase::kFinishing);
   sink_.close();
-  const std::optional<std::string> trace = tracer_ ? tracer_->finish() : std::nullopt;
+  const std::string trace = tracer_ ? tracer_->finish(updates()) : "";
   sink_.errors().warn_of_missing();
   trainer_.drain();
   const std::string& folder = plan_.config.run.dir;
@@ -468,18 +465,14 @@ void RankLoop::close() {
   summary_.run_tokens = tokens();
   summary_.replayed_bubble = replay_bubble(plan_, collect_cpu_seconds(trainer_));
   show_last_step();
-  summary_.bytes_between_nodes = over_ranks(trainer_.context().world(), trainer_.context().host_stream(),
-                                            here_.inter_node_bytes ? here_.inter_node_bytes() : 0, ReduceOp::kSum);
+  summary_.bytes_between_nodes =
+      over_ranks(world(), stream(), here_.inter_node_bytes ? here_.inter_node_bytes() : 0, ReduceOp::kSum);
   summary_.timed_steps = since_start_.steps;
   summary_.first_step_alone = attempts_ == 1;
   summary_.step_spread = middle_half(last_steps_);
-  summary_.times = sum_over_ranks(since_start_, trainer_.context().world(), trainer_.context().host_stream()).mean();
+  summary_.times = sum_over_ranks(since_start_, world(), stream()).mean();
   if (rank() != 0) return;
-  if (trace) sink_.line("trace: " + *trace + " (open it with ui.perfetto.dev)");
-  else if (tracer_ && tracer_->has_begun()) sink_.line("no trace: its file could not be written");
-  else if (tracer_ && updates() < plan_.config.log.trace_steps.front())
-    sink_.line("no trace: the run ended before the first of log.trace_steps");
-  else if (tracer_ && !file_exists(tracer_->path())) sink_.line("no trace: this start began behind log.trace_steps");
+  if (!trace.empty()) sink_.line(trace);
   std::vector<std::string> lines = closing_lines(plan_, summary_);
   const auto add = [&lines](const std::vector<std::string>& more) { lines.insert(lines.end(), more.begin(), more.end()); };
   if (services_.forecast != nullptr) add(services_.forecast->compare(summary_));

@@ -51,6 +51,8 @@ class RankLoop {
 
  private:
   int rank() { return trainer_.context().rank(); }
+  Communicator& world() { return trainer_.context().world(); }
+  Stream& stream() { return trainer_.context().host_stream(); }
   std::int64_t updates() const { return trainer_.position().updates; }  // made so far
   void open();
   TrainingState state();

@@ -188,9 +188,12 @@ void StepTracer::flush() {
   buffered_ = 0;
 }
 
-std::optional<std::string> StepTracer::finish() {
+std::string StepTracer::finish(std::int64_t updates) {
   if (buffered_ > 0) flush();
-  return sink_.close_trace() ? std::optional(path()) : std::nullopt;
+  if (sink_.close_trace()) return fmt::format("trace: {} (open it with ui.perfetto.dev)", path());
+  if (opened_) return "no trace: its file could not be written";
+  if (updates < first_) return "no trace: the run ended before the first of log.trace_steps";
+  return file_exists(path()) ? "" : "no trace: this start began behind log.trace_steps";
 }
 
 }  // namespace trident

@@ -45,9 +45,9 @@ class StepTracer {
   // Around each step, in which the rank works on update `update`; collective. start, end: of the step, monotonic.
   void before_step(std::int64_t update);
   void after_step(std::int64_t update, double start, double end);
-  // After the last step of the run, wherever that was; collective. On rank 0: the file's path, or nothing when there is none.
-  std::optional<std::string> finish();
-  bool has_begun() const { return opened_; }  // a step was traced
+  // After the run's last step, the rank having made `updates` of all; collective. On rank 0: a line on the file, or why there is
+  // none; "" where an earlier start has it.
+  std::string finish(std::int64_t updates);
   // <run.dir>/trace/steps_50-52.json: the first step that this start traces, and the last one asked for; steps_50-52.2.json
   // where an earlier start traced the same ones.
   std::string path() const;

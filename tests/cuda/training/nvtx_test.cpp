@@ -59,8 +59,8 @@ Profiled run(const TemporaryFolder& folder, std::vector<std::string> settings, c
       trainer.step(load ? load : random_tokens(61, 8));
       tracer.after_step(step, start, monotonic_seconds());
     }
-    const std::optional<std::string> path = tracer.finish();
-    if (rank == 0) profiled.trace = path;
+    const std::string line = tracer.finish(kSteps);
+    if (rank == 0 && line.starts_with("trace: ")) profiled.trace = tracer.path();
     trainer.drain();
   });
   for (const std::thread::id thread : profiled.threads) profiled.ranges.push_back(profiled_ranges(thread));
