@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/at.h"
+#include "core/clock.h"
 #include "core/counted.h"
 #include "core/file_io.h"
 #include "core/json_by_name.h"
@@ -19,8 +20,8 @@ namespace {
 JsonValue milliseconds(double seconds) { return 1e3 * seconds; }
 JsonValue by_part(const std::array<double, kNumStepParts>& seconds) { return json_by_name<StepPart>(seconds, milliseconds); }
 
-// Tags as TensorBoard groups them: by what stands before the slash. The names of parts and axes outlive the call.
-std::vector<Scalar> scalars_of(const StepMetrics& m, const std::vector<std::pair<std::string, double>>& named) {
+// Tags as TensorBoard groups them: by what stands before the slash.
+std::vector<Scalar> scalars_of(const StepMetrics& m) {
   std::vector<Scalar> scalars{{"train/loss", m.loss},
                               {"train/grad_norm", m.grad_norm},
                               {"train/lr", m.lr},
@@ -37,27 +38,24 @@ std::vector<Scalar> scalars_of(const StepMetrics& m, const std::vector<std::pair
     scalars.push_back({"rewards/accuracy", m.rewards->accuracy});
     scalars.push_back({"rewards/margin", m.rewards->margin()});
   }
-  for (const auto& [tag, value] : named) scalars.push_back({tag, value});
   return scalars;
 }
 
 }  // namespace
 
 std::string timing_line(std::int64_t step, std::int64_t steps, const StepTimes& mean, const Extremes& busy, std::optional<double> save_seconds) {
-  JsonValue line, busy_ms;
-  busy_ms.set("min", 1e3 * busy.min);
-  busy_ms.set("mean", 1e3 * busy.mean);
-  busy_ms.set("max", 1e3 * busy.max);
-  busy_ms.set("slowest_rank", busy.largest);
-  line.set("step", step);
-  line.set("steps", steps);
-  line.set("step_ms", 1e3 * mean.step);
-  line.set("ms", by_part(mean.wall));
-  line.set("rest_ms", 1e3 * mean.rest());
-  line.set("cpu_ms", by_part(mean.cpu));
-  line.set("waited_ms", by_part(mean.waited));
-  line.set("waited_for_ms", json_by_name<WaitedFor>(mean.waited_for, milliseconds));
-  line.set("busy_ms", std::move(busy_ms));
+  JsonValue line(JsonValue::Object{{"step", step},
+                                   {"steps", steps},
+                                   {"step_ms", 1e3 * mean.step},
+                                   {"ms", by_part(mean.wall)},
+                                   {"rest_ms", 1e3 * mean.rest()},
+                                   {"cpu_ms", by_part(mean.cpu)},
+                                   {"waited_ms", by_part(mean.waited)},
+                                   {"waited_for_ms", json_by_name<WaitedFor>(mean.waited_for, milliseconds)},
+                                   {"busy_ms", JsonValue::Object{{"min", 1e3 * busy.min},
+                                                                 {"mean", 1e3 * busy.mean},
+                                                                 {"max", 1e3 * busy.max},
+                                                                 {"slowest_rank", busy.largest}}}});
   if (save_seconds) line.set("save_ms", 1e3 * *save_seconds);
   return to_json_text(line);
 }
@@ -177,17 +175,17 @@ void RunLog::step(const StepMetrics& metrics, std::int64_t steps, const StepTime
                   std::optional<double> save_seconds) {
   errors_.keep(kMetricsLog, [&] { metrics_.write_line(to_json_line(metrics)); });
   errors_.keep(kTimingLog, [&] { timing_->write_line(timing_line(metrics.step, steps, times, busy, save_seconds)); });
-  std::vector<std::pair<std::string, double>> named{{"train/skipped_steps", static_cast<double>(metrics.skipped)},
-                                                    {"time_ms/busiest_rank", 1e3 * busy.max}};
+  std::vector<Scalar> scalars = scalars_of(metrics);
+  scalars.push_back({"train/skipped_steps", static_cast<double>(metrics.skipped)});
+  scalars.push_back({"time_ms/busiest_rank", 1e3 * busy.max});
   for (int axis = 0; axis < kNumAxes; ++axis)
-    named.emplace_back(fmt::format("comm_bytes/{}", to_string(static_cast<Axis>(axis))),
-                       static_cast<double>(at(metrics.comm_bytes, axis)));
+    scalars.push_back({fmt::format("comm_bytes/{}", to_string(static_cast<Axis>(axis))),
+                       static_cast<double>(at(metrics.comm_bytes, axis))});
   for (std::size_t i = 0; i < kNumStepParts; ++i)
-    named.emplace_back(fmt::format("time_ms/{}", to_string(static_cast<StepPart>(i))), 1e3 * times.wall[i]);
-  for (std::size_t i = 0; i < kNumWaitedFor; ++i) {
-    named.emplace_back(fmt::format("perf/comm_exposed_ms.{}", to_string(static_cast<WaitedFor>(i))), 1e3 * times.waited_for[i]);
-  }
-  to_tensorboard([&](TensorBoardWriter& board) { board.scalars(metrics.step, scalars_of(metrics, named)); });
+    scalars.push_back({fmt::format("time_ms/{}", to_string(static_cast<StepPart>(i))), 1e3 * times.wall[i]});
+  for (std::size_t i = 0; i < kNumWaitedFor; ++i)
+    scalars.push_back({fmt::format("perf/comm_exposed_ms.{}", to_string(static_cast<WaitedFor>(i))), 1e3 * times.waited_for[i]});
+  to_tensorboard([&](TensorBoardWriter& board) { board.scalars(metrics.step, scalars); });
   gauges_.logged = metrics;
   to_prometheus();
 }
@@ -201,21 +199,19 @@ void RunLog::samples(std::int64_t step, std::span<const TextSample> samples) {
 
 void RunLog::eval(const EvalMetrics& metrics) {
   errors_.keep(kEvalLog, [&] { eval_.value().write_line(to_json_line(metrics)); });
-  std::vector<std::pair<std::string, double>> named;
+  std::vector<Scalar> scalars;
   const auto add = [&](const std::string& suffix, const ValidLoss& valid) {
-    named.emplace_back("val/loss" + suffix, valid.loss);
-    if (!valid.rewards) named.emplace_back("val/ppl" + suffix, valid.perplexity());
-    if (valid.token_accuracy) named.emplace_back("val/mean_token_accuracy" + suffix, *valid.token_accuracy);
+    scalars.push_back({"val/loss" + suffix, valid.loss});
+    if (!valid.rewards) scalars.push_back({"val/ppl" + suffix, valid.perplexity()});
+    if (valid.token_accuracy) scalars.push_back({"val/mean_token_accuracy" + suffix, *valid.token_accuracy});
     if (valid.rewards) {
-      named.emplace_back("val/rewards_accuracy" + suffix, valid.rewards->accuracy);
-      named.emplace_back("val/rewards_margin" + suffix, valid.rewards->margin());
+      scalars.push_back({"val/rewards_accuracy" + suffix, valid.rewards->accuracy});
+      scalars.push_back({"val/rewards_margin" + suffix, valid.rewards->margin()});
     }
-    if (valid.bits_per_byte) named.emplace_back("val/bpb" + suffix, *valid.bits_per_byte);
+    if (valid.bits_per_byte) scalars.push_back({"val/bpb" + suffix, *valid.bits_per_byte});
   };
   add("", metrics.valid);
   for (const auto& [name, valid] : metrics.sets) add("." + name, valid);
-  std::vector<Scalar> scalars;
-  for (const auto& [tag, value] : named) scalars.push_back({tag, value});
   to_tensorboard([&](TensorBoardWriter& board) { board.scalars(metrics.step, scalars); });
   gauges_.valid_loss = metrics.valid.loss;
   to_prometheus();

@@ -4,34 +4,12 @@
 #include <bit>
 #include <numeric>
 
-#include "core/at.h"
 #include "core/check.h"
 
 namespace trident {
 namespace {
 
 std::size_t index_of(StepPart part) { return static_cast<std::size_t>(part); }
-
-template <std::size_t N> void add(std::array<double, N>& to, const std::array<double, N>& from) {
-  for (std::size_t i = 0; i < N; ++i) to[i] += from[i];
-}
-
-template <std::size_t N> std::array<double, N> divided(std::array<double, N> values, double by) {
-  for (double& v : values) v /= by;
-  return values;
-}
-
-using CauseValues = std::array<double, sizeof(StepCauses) / sizeof(double)>;
-
-void add_causes(StepCauses& to, const StepCauses& from) {
-  auto values = std::bit_cast<CauseValues>(to);
-  add(values, std::bit_cast<CauseValues>(from));
-  to = std::bit_cast<StepCauses>(values);
-}
-
-StepCauses divided_causes(const StepCauses& causes, double by) {
-  return std::bit_cast<StepCauses>(divided(std::bit_cast<CauseValues>(causes), by));
-}
 
 template <std::size_t N>
 double sum(const std::array<double, N>& values) {
@@ -61,18 +39,17 @@ StepPart part_of(InstructionKind kind) {
 }
 
 StepTimes& StepTimes::operator+=(const StepTimes& other) {
-  add(wall, other.wall), add(cpu, other.cpu), add(waited, other.waited), add(waited_for, other.waited_for);
-  add_causes(causes, other.causes);
-  step += other.step;
-  steps += other.steps;
-  return *this;
+  auto values = std::bit_cast<Values>(*this);
+  const auto others = std::bit_cast<Values>(other);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] += others[i];
+  return *this = std::bit_cast<StepTimes>(values);
 }
 
 StepTimes StepTimes::mean() const {
   if (steps == 0) return {};
-  return {divided(wall, steps),       divided(cpu, steps),          divided(waited, steps),
-          divided(waited_for, steps), divided_causes(causes, steps), step / steps,
-          1};
+  auto values = std::bit_cast<Values>(*this);
+  for (double& value : values) value /= steps;
+  return std::bit_cast<StepTimes>(values);
 }
 
 double StepTimes::waiting() const { return sum(waited); }

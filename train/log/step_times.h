@@ -44,6 +44,7 @@ struct StepTimes {
   double step = 0;  // from the beginning of a step to its end
   double steps = 0;
 
+  using Values = std::array<double, 3 * kNumStepParts + kNumWaitedFor + 2 + sizeof(StepCauses) / sizeof(double)>;  // all of it
   StepTimes& operator+=(const StepTimes& other);
   StepTimes mean() const;  // of one step: everything over `steps`
   double waiting() const;    // all of it

@@ -16,7 +16,7 @@
 namespace trident {
 
 struct Scalar {
-  std::string_view tag;  // "train/loss"; TensorBoard groups by what stands before the slash
+  std::string tag;  // "train/loss"; TensorBoard groups by what stands before the slash
   double value = 0;
 };
 

@@ -97,10 +97,8 @@ void gather_bytes(Communicator& world, Device& device, std::span<const std::byte
 }
 
 StepTimes sum_over_ranks(const StepTimes& mine, Communicator& world, Stream& stream) {
-  constexpr std::int64_t count = sizeof(StepTimes) / sizeof(double);
-  static_assert(sizeof(StepTimes) == (3 * kNumStepParts + kNumWaitedFor + 2) * sizeof(double) + sizeof(StepCauses));
-  auto values = std::bit_cast<std::array<double, static_cast<std::size_t>(count)>>(mine);
-  world.all_reduce(stream, TensorView(values.data(), DType::kF64, {count}), ReduceOp::kSum);
+  auto values = std::bit_cast<StepTimes::Values>(mine);
+  world.all_reduce(stream, TensorView(values.data(), DType::kF64, {std::ssize(values)}), ReduceOp::kSum);
   return std::bit_cast<StepTimes>(values);
 }
 
