@@ -239,10 +239,9 @@ class Checker {
   JsonValue layout(const JsonValue& item, const std::string& where) const {
     if (item.is_string()) {
       const LayoutDegrees degrees = parse_layout(item.as_string(), where);
-      checked_value(*find_option("parallel.data"), JsonValue(degrees.data), where);
-      checked_value(*find_option("parallel.pipeline"), JsonValue(degrees.pipeline), where);
-      checked_value(*find_option("parallel.tensor"), JsonValue(degrees.tensor), where);
-      checked_value(*find_option("parallel.context"), JsonValue(degrees.context), where);
+      for (const auto& [path, degree] : {std::pair("parallel.data", degrees.data), {"parallel.pipeline", degrees.pipeline},
+                                         {"parallel.tensor", degrees.tensor}, {"parallel.context", degrees.context}})
+        checked_value(*find_option(path), JsonValue(degree), where);
       return item;
     }
     if (!item.is_object() || item.members().empty()) refuse_type();
