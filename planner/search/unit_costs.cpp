@@ -71,6 +71,11 @@ ModelConfig tiny_model(const ModelConfig& model, std::int64_t sequence) {
   return tiny;
 }
 
+// The first unit of the kind.
+int number_of(UnitKind kind, const ModelConfig& model) {
+  return kind == UnitKind::kEmbedding ? 0 : kind == UnitKind::kBlock ? 1 : head_unit(model);
+}
+
 // Without the first `count` calls.
 PassRecord without(PassRecord pass, std::size_t count) {
   TRIDENT_CHECK(pass.calls.size() >= count, "a pass of {} calls without {}", pass.calls.size(), count);
@@ -122,7 +127,7 @@ void plan_memory(const RunPlan& plan, Ops* oracle, UnitPasses& passes) {
   passes.activation = round_up(elements * size_of(plan.compute), kArenaAlignment);
   DryOps ops(oracle);
   for (const UnitKind kind : kUnitKinds) {
-    const int unit = kind == UnitKind::kEmbedding ? 0 : kind == UnitKind::kBlock ? 1 : head_unit(plan.model);
+    const int unit = number_of(kind, plan.model);
     const std::unique_ptr<Layer> layer = make_unit(plan.model, unit);
     const UnitPlan dry = plan_unit(*layer, geometry, plan.model.hidden, constants, ops, unit);
     for (const Region region : {Region::kSaved, Region::kSavedForW})
@@ -227,8 +232,7 @@ const UnitBuckets& UnitCosts::buckets(int tensor, bool sequence_parallel, int da
   if (!is_new) return found->second;
   const auto bucket_bytes = static_cast<std::int64_t>(config_.parallel.bucket_mb * 1e6);
   for (const UnitKind kind : kUnitKinds) {
-    const int unit = kind == UnitKind::kEmbedding ? 0 : kind == UnitKind::kBlock ? 1 : head_unit(model_);
-    const std::vector<ParamSpec> specs = trident::unit_params(model_, {tensor, sequence_parallel}, unit);
+    const std::vector<ParamSpec> specs = trident::unit_params(model_, {tensor, sequence_parallel}, number_of(kind, model_));
     for (const BucketLayout& bucket : make_buckets(specs, tensor, data, bucket_bytes))
       found->second[kind].push_back({bucket.elements, bucket.shard_elements, bucket.tie});
   }
@@ -240,10 +244,6 @@ namespace {
 constexpr int kUpdate = 1;
 constexpr int kPlace = 0;
 constexpr std::array<std::int64_t, kMostCounts> kNoCounts{};
-
-int number_of(UnitKind kind, const ModelConfig& model) {
-  return kind == UnitKind::kEmbedding ? 0 : kind == UnitKind::kBlock ? 1 : head_unit(model);
-}
 
 WeightRounding rounding_of(const TrainConfig& config) {
   return config.precision.stochastic_rounding ? WeightRounding::kStochastic : WeightRounding::kNearest;

@@ -14,7 +14,6 @@
 #include <tuple>
 #include <vector>
 
-#include "device/arena.h"
 #include "model/config/model_config.h"
 #include "planner/price/unit_kind.h"
 #include "tensor_parallel/pass.h"
