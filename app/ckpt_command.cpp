@@ -21,7 +21,6 @@
 #include "checkpoint/keep_checkpoints.h"
 #include "checkpoint/lease.h"
 #include "checkpoint/save_plan.h"
-#include "core/clock.h"
 #include "core/counted.h"
 #include "core/file_io.h"
 #include "core/foreign_folder.h"

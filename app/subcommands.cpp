@@ -11,7 +11,6 @@
 
 #include "app/command_line.h"
 #include "app/foreign_flag_hint.h"
-#include "app/help_text.h"
 #include "app/version_text.h"
 #include "core/json_reader.h"
 #include "core/nearest_name.h"

@@ -9,7 +9,6 @@
 #include "checkpoint/content_hash.h"
 #include "core/adapter_spec.h"
 #include "core/at.h"
-#include "core/check.h"
 
 namespace trident {
 namespace {

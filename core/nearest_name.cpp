@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 
-#include "core/check.h"
 #include "core/json_reader.h"
 
 namespace trident {

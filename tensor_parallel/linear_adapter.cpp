@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "core/check.h"
 #include "core/philox.h"
 
 namespace trident {

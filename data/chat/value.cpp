@@ -7,7 +7,6 @@
 
 #include <fmt/format.h>
 
-#include "core/check.h"
 #include "core/utf8.h"
 #include "data/chat/python_text.h"
 

@@ -10,7 +10,6 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/file_record.h"
 #include "checkpoint/hf_value_reader.h"
-#include "core/check.h"
 #include "core/host_name.h"
 #include "infer/convert/side_files.h"
 #include "infer/convert/convert.h"

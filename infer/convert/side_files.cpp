@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <string_view>
 
-#include "core/check.h"
 #include "core/file_io.h"
 
 namespace trident {

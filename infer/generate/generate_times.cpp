@@ -6,7 +6,6 @@
 #include <span>
 #include <utility>
 
-#include "core/check.h"
 #include "core/clock.h"
 #include "device/cpu/memory_reads.h"
 #include "model/config/model_stats.h"

@@ -17,7 +17,6 @@
 #include "data/dataset_record.h"
 #include "data/tokenizer/token_ids.h"
 #include "infer/generate/generate_times.h"
-#include "model/gpt.h"
 #include "train/launch/run_forward.h"
 #include "train/plan/run_plan.h"
 #include "train/run/load_checkpoint.h"

@@ -9,7 +9,6 @@
 #include <set>
 #include <utility>
 
-#include "core/check.h"
 #include "core/name_pattern.h"
 #include "model/config/hf_reader.h"
 #include "model/config/hf_tensors.h"

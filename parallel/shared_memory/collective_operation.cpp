@@ -5,7 +5,6 @@
 #include <cstring>
 
 #include "core/at.h"
-#include "core/check.h"
 #include "core/int_math.h"
 #include "core/tsan_announce.h"
 #include "device/no_allocation.h"

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "core/at.h"
-#include "core/check.h"
 
 namespace trident {
 

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "device/cpu/cpu_device.h"
-#include "planner/bench/calibrate_models.h"
 #include "planner/bench/calibrate_training.h"
 #include "planner/bench/step_overheads.h"
 #include "planner/price/cpu_prices.h"

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "train/plan/run_plan.h"
-#include "train/run/batch_buffers.h"
 
 namespace trident {
 

@@ -11,7 +11,6 @@
 #include "core/counted.h"
 #include "core/number_text.h"
 #include "infer/generate/eval_samples.h"
-#include "model/config/model_stats.h"
 #include "model/gpt.h"
 #include "planner/price/gpu_prices.h"
 #include "train/config/rank_count.h"

@@ -8,7 +8,6 @@
 #include "planner/predict/plan_timeline.h"
 #include "planner/price/cluster.h"
 #include "train/config/rank_count.h"
-#include "train/launch/prepare_run.h"
 
 namespace trident {
 namespace {

@@ -7,7 +7,6 @@
 #include <string_view>
 
 #include "planner/predict/cluster_forecast.h"
-#include "planner/predict/cluster_report.h"
 #include "planner/predict/dry_plan.h"
 
 namespace trident {

@@ -7,7 +7,6 @@
 #include <optional>
 #include <tuple>
 
-#include "core/at.h"
 #include "train/log/trace_writer.h"
 
 namespace trident {

@@ -9,7 +9,6 @@
 
 #include "core/check.h"
 #include "core/counted.h"
-#include "core/file_io.h"
 #include "planner/price/cluster.h"
 #include "planner/price/cpu_prices.h"
 #include "planner/price/gpu_prices.h"

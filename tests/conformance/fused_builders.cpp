@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "core/int_math.h"
 #include "device/operations.h"
 #include "device/ops.h"
 #include "tests/conformance/builders.h"

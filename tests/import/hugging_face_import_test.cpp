@@ -8,7 +8,6 @@
 
 #include "core/check.h"
 #include "tests/data/temporary_folder.h"
-#include "train/config/option_check.h"
 #include "train/config/option_table.h"
 #include "import/import.h"
 

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "core/check.h"
-#include "train/config/option_check.h"
 #include "train/config/option_table.h"
 #include "import/foreign/foreign_key.h"
 #include "import/facts.h"

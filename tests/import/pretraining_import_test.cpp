@@ -9,7 +9,6 @@
 
 #include "core/check.h"
 #include "model/config/model_presets.h"
-#include "train/config/option_check.h"
 #include "train/config/option_table.h"
 #include "import/import.h"
 

@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "core/check.h"
 #include "infer/generate/run_generate.h"
 #include "tests/support/error_text.h"
 #include "tests/support/family_golden.h"

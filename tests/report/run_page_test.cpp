@@ -9,7 +9,6 @@
 #include <string>
 
 #include "core/file_io.h"
-#include "core/file_lock.h"
 #include "tests/support/error_text.h"
 
 namespace trident {

@@ -6,7 +6,6 @@
 #include <tuple>
 #include <utility>
 
-#include "core/bf16.h"
 #include "core/check.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"

@@ -18,7 +18,6 @@
 #include "tests/support/error_text.h"
 #include "tests/support/split_schedules.h"
 #include "train/launch/prepare_run.h"
-#include "train/plan/machine.h"
 #include "train/plan/preflight.h"
 #include "train/plan/step_flops.h"
 #include "train/run/dry_run.h"

@@ -22,7 +22,6 @@
 #include "core/json_reader.h"
 #include "core/name_pattern.h"
 #include "core/nearest_name.h"
-#include "core/printable.h"
 #include "model/config/hf_tensors.h"
 #include "model/config/param_names.h"
 #include "model/config/peft_config.h"

@@ -23,7 +23,6 @@
 #include "device/cpu/cpu_device.h"
 #include "train/launch/added_tokens.h"
 #include "train/launch/rank_devices.h"
-#include "train/plan/machine.h"
 #include "train/plan/preflight.h"
 #include "train/run/adopt.h"
 #include "train/run/arena_check.h"

@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "data/batch_loader.h"
 #include "parallel/communicator/rendezvous.h"
 #include "train/run/run_inputs.h"
 

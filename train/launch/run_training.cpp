@@ -7,7 +7,6 @@
 #include <utility>
 #include <vector>
 
-#include "checkpoint/checkpoint_folder.h"
 #include "core/host_name.h"
 #include "train/launch/added_tokens.h"
 #include "train/launch/job.h"

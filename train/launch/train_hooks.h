@@ -5,7 +5,6 @@
 #include <memory>
 #include <string>
 
-#include "device/device.h"
 #include "train/run/run_forecast.h"
 #include "train/run/run_inputs.h"
 #include "train/run/sample_maker.h"

@@ -8,7 +8,6 @@
 #include "core/counted.h"
 #include "core/number_text.h"
 #include "data/sample_order.h"
-#include "train/plan/core_share.h"
 #include "train/run/run_inputs.h"
 
 namespace trident {

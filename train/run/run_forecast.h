@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "core/json_reader.h"
-#include "device/device.h"
 #include "train/run/run_report.h"
 
 namespace trident {

@@ -20,7 +20,6 @@
 #include "tests/support/error_text.h"
 #include "tests/support/layout_run.h"
 #include "tests/train/priced_run.h"
-#include "train/plan/machine.h"
 
 namespace trident {
 namespace {

@@ -1,5 +1,4 @@
 // Prices of whole runs: what they add up to, how they move with the layout, what they may not look at, what is refused.
-#include "planner/published/run_answers.h"
 
 #include <gtest/gtest.h>
 
