@@ -158,31 +158,42 @@ TrainConfig adopted(const RunInputs& inputs, Resume& resume) {
   return config;
 }
 
-// Collective. The newest valid checkpoint of steps below `step`, compared as the first was. Rank 0 looks for it.
-LoadedCheckpoint next_older(std::int64_t step, const RunInputs& inputs, ParallelContext& context) {
+// Collective. Rank 0 looks for a checkpoint in the place of `damaged`, and all open it, and its base where `damaged` had none; all
+// throw what rank 0 throws.
+Resume open_older(const Resume& damaged, const AskedBy& asked, const std::optional<std::string>& init_from,
+                  ParallelContext& context, FunctionRef<std::string()> find_folder) {
   std::string text;  // the folder, or why there is none
-  std::vector<std::string> notes;
   if (context.rank() == 0) {
     try {
-      std::optional<Resume> older = find_resume(inputs.plan.config, step);
-      if (!older)
-        throw DataError(fmt::format(
-            "{}: no older checkpoint is whole and one that this run goes on from; set checkpoint.resume to \"never\" to begin anew",
-            checkpoint_folder_of(inputs.plan.config)));
-      notes = older->notes;
-      check_resumed_data(adopted(inputs, *older), inputs.training_facts(), *older);
-      text = older->folder;
+      text = find_folder();
     } catch (const Error& error) {
       text = to_text(error);
     }
   }
   text = broadcast_text(context.world(), context.host_stream(), text, 0);
   throw_if_error(text);
-  const std::string from = to_string(inputs.plan.config.checkpoint.resume);
-  Manifest manifest = open_found(text, "checkpoint.resume", from);
-  Resume resume{{text, std::move(manifest)}, std::move(notes)};
-  if (inputs.resume->base == nullptr) open_base(resume, inputs.plan.config.model.init_from);
-  else if (!resume.manifest.base.empty()) set_base(resume, Resume{*inputs.resume->base});
+  Resume older{{text, open_found(text, asked.key, asked.value)}};
+  if (damaged.base == nullptr) open_base(older, init_from);
+  else if (!older.manifest.base.empty()) set_base(older, Resume{*damaged.base});
+  return older;
+}
+
+// Collective. The newest valid checkpoint of steps below `step`, compared as the first was.
+LoadedCheckpoint next_older(std::int64_t step, const RunInputs& inputs, ParallelContext& context) {
+  const TrainConfig& asked = inputs.plan.config;
+  const std::string from = to_string(asked.checkpoint.resume);
+  std::vector<std::string> notes;
+  Resume resume = open_older(*inputs.resume, {"checkpoint.resume", from}, asked.model.init_from, context, [&] {
+    std::optional<Resume> older = find_resume(asked, step);
+    if (!older)
+      throw DataError(fmt::format(
+          "{}: no older checkpoint is whole and one that this run goes on from; set checkpoint.resume to \"never\" to begin anew",
+          checkpoint_folder_of(asked)));
+    notes = older->notes;
+    check_resumed_data(adopted(inputs, *older), inputs.training_facts(), *older);
+    return older->folder;
+  });
+  resume.notes.insert(resume.notes.begin(), notes.begin(), notes.end());
   TrainConfig config = adopted(inputs, resume);
   return {std::move(resume), std::move(config)};
 }
@@ -246,11 +257,7 @@ ContentHashes published(const Resume& from, const ContentHashes& mine, RankModel
                         std::string_view key) {
   ContentHashes hashes = sum_of(mine, model.plan(), model.context());
   check_base_for(model.plan(), from, hashes, model.context().rank(), logger, key);
-  if (model.store().trains()) {
-    model.store().publish_masters();
-  } else {
-    model.store().publish_weights();
-  }
+  model.store().trains() ? model.store().publish_masters() : model.store().publish_weights();
   return hashes;
 }
 
@@ -259,23 +266,14 @@ Resume older_weights(const Resume& damaged, const std::optional<Error>& fault, R
                      const AskedBy& asked) {
   ParallelContext& context = model.context();
   const int first = first_rank(context.world(), context.host_stream(), fault.has_value());
-  std::string text = broadcast_text(context.world(), context.host_stream(), fault ? to_text(*fault) : "", first);
-  if (context.rank() == 0) {
-    try {
-      const Resume older = find_older_weights(damaged, error_in(text), asked.key);
-      check_initial_model(model.plan().config, stored_tensors(model.plan()), older);
-      for (const std::string& note : older.notes) logger.warning("{}", note);
-      text = older.folder;
-    } catch (const Error& error) {
-      text = to_text(error);
-    }
-  }
-  text = broadcast_text(context.world(), context.host_stream(), text, 0);
-  throw_if_error(text);
-  Resume older{{text, open_found(text, asked.key, asked.value)}};
+  const std::string text = broadcast_text(context.world(), context.host_stream(), fault ? to_text(*fault) : "", first);
+  Resume older = open_older(damaged, asked, {}, context, [&] {
+    const Resume found = find_older_weights(damaged, error_in(text), asked.key);
+    check_initial_model(model.plan().config, stored_tensors(model.plan()), found);
+    for (const std::string& note : found.notes) logger.warning("{}", note);
+    return found.folder;
+  });
   older.among = damaged.among;
-  if (damaged.base == nullptr) open_base(older);
-  else if (!older.manifest.base.empty()) set_base(older, Resume{*damaged.base});
   return older;
 }
 
@@ -332,11 +330,7 @@ std::optional<LoadedCheckpoint> load_checkpoint(const RunInputs& inputs, RankTra
     const auto hash = in_base.find(tensor.name);
     if (tensor.frozen && hash != in_base.end() && hash->second != 0) tensor.base = hash->second;
   }
-  if (has_weights_of(resume.manifest, inputs.plan)) {
-    trainer.store().publish_weights();
-  } else {
-    trainer.store().publish_masters();
-  }
+  has_weights_of(resume.manifest, inputs.plan) ? trainer.store().publish_weights() : trainer.store().publish_masters();
   const TrainingState& state = resume.manifest.state;
   trainer.restore({state.updates, state.batches, state.position, loss_scale_of(resume.manifest, trainer)});
   return loaded;

@@ -249,9 +249,8 @@ std::vector<std::string> read_weights(const WeightsSource& source, const ParamSt
 void draw_weights(const ParamStore& store, const ShardHolder& holder, Device& device, Stream& stream) {
   constexpr std::int64_t kMostElements = std::int64_t{1} << 20;
   TRIDENT_CHECK(!store.trains(), "weights drawn beside masters");
-  const DType compute = store.config().compute;
+  const WriteValues write = [&](TensorView to, const void* from) { device.write(stream, to, from); };
   std::vector<float> values;
-  std::vector<std::byte> rounded;
   for (const ParamShard& shard : store.shards()) {
     if (shard.param.data() == nullptr) continue;  // a tied weight that the other end holds
     for (const ShardPiece& whole : shard.pieces) {
@@ -261,9 +260,7 @@ void draw_weights(const ParamStore& store, const ShardHolder& holder, Device& de
         piece.count = std::min(kMostElements, whole.count - begin);
         values.assign(static_cast<std::size_t>(piece.count), 0.0f);
         draw_initial_values(piece, holder.tensor_degree, holder.tensor_rank, store.config().seed, values);
-        rounded.resize(static_cast<std::size_t>(piece.count * size_of(compute)));
-        convert_values(reinterpret_cast<const std::byte*>(values.data()), DType::kF32, rounded.data(), compute, piece.count);
-        device.write(stream, shard.param.range(piece.shard_begin, piece.count), rounded.data());
+        write_rounded(shard.param.range(piece.shard_begin, piece.count), values, write);
       }
     }
   }
