@@ -184,6 +184,16 @@ TEST_F(ForeignInput, LinesOfSbatchCountWhereSrunStartsTheRanks) {
                 program);
   EXPECT_EQ(of_command("true\n#SBATCH -N 4\nsrun python pretrain_gpt.py --bf16"), program) << "sbatch stops at the first command";
   EXPECT_EQ(of_command("#SBATCH --nodes=2-4 --ntasks\nsrun python pretrain_gpt.py --bf16"), program) << "no number of nodes";
+  EXPECT_EQ(of_command("A=1\nsbatch -p x <<E\n#!/bin/bash\n#SBATCH -N 4\nsrun python pretrain_gpt.py --bf16\n#SBATCH -n 2\nE\n"),
+            nodes + '\n' + program) << "a script on its standard input";
+}
+
+TEST_F(ForeignInput, AVariableThatNoCommandSetsIsNoValueOfASwitch) {
+  const std::string script = "if [ a = b ]; then A=--swiglu; fi\ntorchrun pretrain_gpt.py ";
+  EXPECT_EQ(of_command(script + "--bf16 $A"), "launcher torchrun=true\nMegatron-LM --bf16=true\n");
+  EXPECT_EQ(of_command(script + "--lr $A"), "launcher torchrun=true\nMegatron-LM --lr=\"$A\"\n") << "it has a value";
+  EXPECT_TRUE(contains(refusal(script + "--bf16 \"$A\""), "\"$A\" is set nowhere before line 2")) << "an empty word";
+  EXPECT_TRUE(contains(refusal(script + "--bf16 $B"), "\"$B\" is set nowhere before line 2"));
 }
 
 TEST_F(ForeignInput, KeysAreLimited) {
