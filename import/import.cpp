@@ -397,9 +397,9 @@ class Resolver {
       append_sentence(key.to, setting);
       any = true;
       reserved |= !value.not_built.empty();
-      const std::string why = value.not_built.starts_with(setting) ? value.not_built.substr(setting.size()) : "";
-      if (!why.empty() && key.note.ends_with(why)) key.note.insert(key.note.size() - why.size(), ", " + setting);
-      else append_sentence(key.note, value.not_built);
+      const bool names_it = value.not_built.starts_with(setting + ": ");
+      const std::string why = value.not_built.substr(names_it ? setting.size() + 2 : 0);
+      if (!key.note.ends_with(why)) append_sentence(key.note, why);
     };
     const std::string_view to = one.to;
     for (const bool is_direct : {true, false})

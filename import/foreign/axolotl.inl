@@ -98,7 +98,7 @@ always("fsdp_version, fsdp_final_state_dict_type, ddp, device, device_map, world
 launcher("use_ray, launcher", "mpirun or srun starts the ranks"),
 heading("Model and data"),
 {"base_model", kMapped, "model.init_from@model", {}, "must be a local folder: nothing is downloaded"},
-{"datasets.path", kMapped, "data.train@dataset", {}, "of several, data.train lists the prefixes, with weights"},
+{"datasets.path", kMapped, "data.train@dataset"},
 differs("datasets.type, datasets.roles_to_train, datasets.train_on_eos, datasets.train_on_inputs", "trident data prepare reads "
  "messages with --chat and pairs of answers with --preference; its --loss chooses what counts"),
 always("datasets", "data.train and data.valid name files that trident data prepare wrote, with weights where there are several",
