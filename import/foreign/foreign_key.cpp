@@ -88,10 +88,13 @@ struct OtherBegin {
   std::string_view other, own;
 };
 constexpr OtherBegin kOtherBegins[] = {
-    {ForeignSystem::kAccelerate, "deepspeed_config.", ""},
+    {ForeignSystem::kAccelerate, "deepspeed_config.zero", "zero"},
+    {ForeignSystem::kAccelerate, "deepspeed_config.gradient_", "gradient_"},
+    {ForeignSystem::kAccelerate, "deepspeed_config.offload_", "offload_"},
+    {ForeignSystem::kAccelerate, "deepspeed_config.deepspeed_", "deepspeed_"},
     {ForeignSystem::kAccelerate, "fsdp_config.fsdp_", "fsdp_"},
     {ForeignSystem::kAccelerate, "fsdp_config.", "fsdp_"},
-    {ForeignSystem::kAccelerate, "megatron_lm_config.", ""},
+    {ForeignSystem::kAccelerate, "megatron_lm_config.megatron_lm_", "megatron_lm_"},
     {ForeignSystem::kAccelerate, "parallelism_config.parallelism_config_", "parallelism_config_"},
     {ForeignSystem::kAccelerate, "parallelism_config.", "parallelism_config_"},
     {ForeignSystem::kDeepSpeed, "bfloat16.", "bf16."},

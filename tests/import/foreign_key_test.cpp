@@ -99,7 +99,8 @@ TEST(ForeignKey, ASettingHasOneRowWhateverItsNames) {
     }
   }
   EXPECT_EQ(find_foreign_key(S::kTorchtitan, "training.steps", "2")->to, "run.steps") << "its own row counts";
-  EXPECT_EQ(find_foreign_key(S::kAccelerate, "fsdp_config.mystery", "2"), nullptr);
+  for (const char* const other : {"fsdp_config.mystery", "fsdp_config.num_processes", "deepspeed_config.num_processes"})
+    EXPECT_EQ(find_foreign_key(S::kAccelerate, other, "2"), nullptr) << other;
 }
 
 // The names of all fields of the systems' configuration classes, and of all flags of Accelerate's launcher.
