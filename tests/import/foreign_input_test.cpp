@@ -188,6 +188,18 @@ TEST_F(ForeignInput, LinesOfSbatchCountWhereSrunStartsTheRanks) {
             nodes + '\n' + program) << "a script on its standard input";
 }
 
+TEST_F(ForeignInput, SettingsOfACommandArePassedOn) {
+  const std::vector<std::string_view> names = {"NGPU"};
+  const auto setting = [&](std::string_view script) {
+    const std::vector<ShellCommand> commands = read_shell(script, "run.sh", names);
+    return commands.back().settings.empty() ? "" : commands.back().settings[0].text;
+  };
+  EXPECT_EQ(setting("NGPU=8 LR=1 run"), "NGPU=8");
+  EXPECT_EQ(setting("export NGPU=4\nrun"), "NGPU=4");
+  EXPECT_EQ(setting("NGPU=4\nexport NGPU\nNGPU=2 run"), "NGPU=2");
+  EXPECT_EQ(setting("NGPU=4\nrun"), "");
+}
+
 TEST_F(ForeignInput, AVariableThatNoCommandSetsIsNoValueOfASwitch) {
   const std::string script = "if [ a = b ]; then A=--swiglu; fi\ntorchrun pretrain_gpt.py ";
   EXPECT_EQ(of_command(script + "--bf16 $A"), "launcher torchrun=true\nMegatron-LM --bf16=true\n");

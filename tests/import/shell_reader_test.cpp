@@ -453,18 +453,6 @@ TEST(ShellReader, ShellsInWordsAreRead) {
   EXPECT_EQ(words_in("CMD=\"run --a 'b c'\"; eval $CMD d; A=1; eval \"B=$A\"; run $B"), "run|--a|b c|d\nrun|1");
 }
 
-TEST(ShellReader, SettingsOfACommandArePassedOn) {
-  const std::vector<std::string_view> names = {"NGPU"};
-  const auto setting = [&](std::string_view script) {
-    const std::vector<ShellCommand> commands = read_shell(script, "run.sh", names);
-    return commands.back().settings.empty() ? "" : commands.back().settings[0].text;
-  };
-  EXPECT_EQ(setting("NGPU=8 LR=1 run"), "NGPU=8");
-  EXPECT_EQ(setting("export NGPU=4\nrun"), "NGPU=4");
-  EXPECT_EQ(setting("NGPU=4\nexport NGPU\nNGPU=2 run"), "NGPU=2");
-  EXPECT_EQ(setting("NGPU=4\nrun"), "");
-}
-
 TEST(ShellReader, WhatDoesNotCloseIsRefusedByItsPlace) {
   EXPECT_EQ(refused_shell("a\n b 'c"), "run.sh:2:4: nothing closes this quote");
   EXPECT_EQ(refused_shell("a \"b"), "run.sh:1:4: nothing closes this quote");
