@@ -321,7 +321,9 @@ class Command {
       const bool takes_list = (row != nullptr && row->convert == Convert::kList) ||
                               (option != nullptr && (takes(option->takes, Takes::kSources) || takes(option->takes, Takes::kTexts)));
       const bool is_name = unknown == &word && (!key.starts_with('-') || key.find_first_of("$`<") != key.npos);
-      if (is_switch || is_name || (value.is_array() && !takes_list))
+      if (is_switch && unknown != &word && unknown->may_be_nothing && value.is_string())
+        value = true, unknown = nullptr;
+      else if (is_switch || is_name || (value.is_array() && !takes_list))
         fail(*unknown, unknown->unknown + (unknown->unknown.starts_with("it ") ? "; give import the command alone" : ""));
     }
     leaves_.push_back(
@@ -346,11 +348,13 @@ bool is_configuration(std::string_view name) {
 
 Batch batch_of(std::string_view text, const std::string& file) {
   Batch batch;
+  bool is_header = true;  // of the script, or of one that it gives to sbatch
   for (int line = 1; !text.empty(); ++line) {
     std::string_view rest = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(text.size(), rest.size() + 1));
-    if (const std::size_t first = rest.find_first_not_of(" \t\r"); first != rest.npos && rest[first] != '#') break;
-    if (!rest.starts_with("#SBATCH")) continue;
+    if (const std::size_t first = rest.find_first_not_of(" \t\r"); first != rest.npos && rest[first] != '#')
+      is_header = is_in("sbatch", rest) && is_in("<<", rest);
+    if (!is_header || !rest.starts_with("#SBATCH")) continue;
     std::vector<std::string_view> words;  // "--nodes", "4" of --nodes=4, and "-N", "4" of -N4
     while (!rest.empty()) {
       const std::string_view word = rest.substr(0, rest.find_first_of(" \t\r="));

@@ -1,6 +1,9 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "core/check.h"
 #include "core/file_io.h"
@@ -141,8 +144,8 @@ bool is_preset(const std::string& name) {
   }
 }
 
-// The commands that make token files of what `dataset` names.
-std::string how_to_prepare(const Facts& facts, const std::string& dataset) {
+// The commands that make token files of what `dataset` names, and the prefix of their names.
+std::pair<std::string, std::string> how_to_prepare(const Facts& facts, const std::string& dataset) {
   const std::filesystem::path path(dataset);
   const std::string ending = path.extension().string();
   const bool is_file = file_exists(dataset) || ending == ".jsonl" || ending == ".json" || ending == ".txt";
@@ -155,10 +158,10 @@ std::string how_to_prepare(const Facts& facts, const std::string& dataset) {
                                           : loss.empty() ? ""
                                                          : "--preference ",
                                           is_file ? dataset : "FILE", tokenizer, is_chat ? " --loss " + loss : "", output);
-  if (facts.find("@pack") == nullptr) return fmt::format("{}, then --set data.train={}", prepare, output);
+  if (facts.find("@pack") == nullptr) return {prepare, output};
   const std::string sequence = facts.find("batch.sequence") == nullptr ? "T" : facts.text("batch.sequence");
-  return fmt::format("{0}, trident data pack {1} --sequence {2} --output {1}_packed, then --set data.train={1}_packed", prepare,
-                     output, sequence);
+  return {fmt::format("{0}, trident data pack {1} --sequence {2} --output {1}_packed", prepare, output, sequence),
+          output + "_packed"};
 }
 
 void derive_names(Facts& facts) {
@@ -170,12 +173,18 @@ void derive_names(Facts& facts) {
                                     : name + ": no such folder here; give one with --set model.init_from=DIR");
     if (is_folder || is_shape) facts.take(is_folder ? "model.init_from" : "model.preset", *model);
   }
-  if (const Fact* const dataset = facts.find("@dataset")) {
-    const std::string prefix = dataset->value.is_string() ? facts.text("@dataset") : "";
-    if (file_exists(prefix + ".bin") && file_exists(prefix + ".idx"))
-      facts.take("data.train", *dataset);
-    else
-      facts.remark(*dataset, how_to_prepare(facts, prefix));
+  std::vector<Fact> datasets;  // "@dataset", "@dataset[1]", ...
+  for (const auto& [name, fact] : facts.all())
+    if (name.starts_with("@dataset")) datasets.push_back(fact);
+  std::string prefixes;
+  for (const Fact& dataset : datasets) {
+    const bool is_one = datasets.size() == 1;
+    const std::string name = dataset.value.is_string() ? dataset.value.as_string() : "";
+    if (is_one && file_exists(name + ".bin") && file_exists(name + ".idx")) return facts.take("data.train", dataset);
+    const auto [commands, prefix] = how_to_prepare(facts, name);
+    prefixes += fmt::format("{}{}", prefixes.empty() ? "" : ",", is_one ? prefix : in_quotes(prefix));
+    const std::string setting = is_one ? prefixes : fmt::format("'[{}]'", prefixes);
+    facts.remark(dataset, commands + (&dataset == &datasets.back() ? ", then --set data.train=" + setting : ""));
   }
 }
 

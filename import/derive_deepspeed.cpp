@@ -19,7 +19,7 @@ void take_left_out(Facts& facts, std::string_view name, JsonValue value, std::in
   for (const std::string_view one : ours) {
     if (is_auto && facts.find(one) != nullptr) return;
     if (facts.is_given(one))
-      facts.remark(one, "DeepSpeed's file leaves this number out, so that DeepSpeed's default counts; \"auto\" would take yours");
+      facts.remark(one, "DeepSpeed's default counts, as its file leaves this number out: write it there, or \"auto\" for Trainer");
     facts.erase(one);
   }
   if (is_auto && of_trainer) take_default(facts, name, *of_trainer, ForeignSystem::kHuggingFace);

@@ -372,8 +372,8 @@ class Inputs {
     const std::string name = plain_foreign_name(leaf.key);
     if (leaf.system != ForeignSystem::kAccelerate) return name;
     if (is_listed(name, "multi_gpu use_deepspeed use_fsdp use_megatron_lm")) return "distributed_type";
-    const bool is_short = name.starts_with("fsdp_config.") && !name.starts_with("fsdp_config.fsdp_");
-    return (is_short ? "fsdp_" : "") + name.substr(name.find('.') + 1);
+    const std::string other = other_foreign_name(leaf.system, name), &own = other.empty() ? name : other;
+    return own.substr(own.find('.') + 1);
   }
   // A program looks in the folder that it runs in: the working directory, unless the script goes elsewhere. Files that lie together
   // name one another, and a repository's files are named from its top.

@@ -281,7 +281,10 @@ class Resolver {
     const bool is_switch = !names_values && !row.value.empty() && tables_.find(leaf.system, leaf.key, "true") == &row;
     if (is_neutral(leaf.value) && !names_values && (is_switch || row.verdict == Verdict::kNotBuilt))
       return says_nothing("off, as here");
-    facts_.take(fact_of(row.to), {converted(row, leaf.value, one.origin), one.origin, weight_of(row)});
+    std::string fact(fact_of(row.to));
+    if (const std::size_t index = leaf.key.find('['); fact == "@dataset" && index != leaf.key.npos)  // each is prepared
+      fact += leaf.key.substr(index, leaf.key.find(']') + 1 - index);
+    facts_.take(fact, {converted(row, leaf.value, one.origin), one.origin, weight_of(row)});
   }
 
   // Points to what the base gives; nullptr: nothing.
@@ -390,10 +393,13 @@ class Resolver {
     ImportedKey& key = one.key;
     bool any = false, reserved = false;
     const auto say = [&](const ImportedValue& value) {
-      append_sentence(key.to, fmt::format("{} = {}", value.path, value_text(value.value)));
+      const std::string setting = fmt::format("{} = {}", value.path, value_text(value.value));
+      append_sentence(key.to, setting);
       any = true;
       reserved |= !value.not_built.empty();
-      append_sentence(key.note, value.not_built);
+      const bool names_it = value.not_built.starts_with(setting + ": ");
+      const std::string why = value.not_built.substr(names_it ? setting.size() + 2 : 0);
+      if (!key.note.ends_with(why)) append_sentence(key.note, why);
     };
     const std::string_view to = one.to;
     for (const bool is_direct : {true, false})

@@ -25,7 +25,7 @@ class Reader : FileReader {
     blocks_.push_back({"", here(), runs_ = runs, runs, script_.mark(), script_.mark()});
     while (!at_end()) step();
     end_pipeline(blocks_.back());
-    keep_files();
+    use_documents();
     if (blocks_.size() > 1) script_.fail(blocks_.back().begin, fmt::format("nothing closes this \"{}\"", blocks_.back().kind));
   }
 
@@ -73,7 +73,7 @@ class Reader : FileReader {
   }
   // A command, or what stands between two.
   void step() {
-    keep_files();
+    use_documents();
     skip_blanks();
     if (at_end()) return;
     Block& block = blocks_.back();
@@ -285,8 +285,7 @@ class Reader : FileReader {
       declares = is_listed(first_word(), kDeclarations);
     }
     if (pos_ == begin) fail_alone();
-    if (first_word() == "cat" && words.size() == 1 && here_documents_.size() > documents)
-      begin_file(here_documents_.back(), std::exchange(output_, {}));
+    if (here_documents_.size() > documents && !words.empty()) take_document(here_documents_.back(), words);
     lose(std::exchange(output_, {}));
     const bool has_parentheses = !words.empty() && words.size() <= 2 && takes("(");
     if (has_parentheses && (skip_blanks(), !takes(")"))) fail_alone();
@@ -299,6 +298,15 @@ class Reader : FileReader {
                                     : Outcome::kPresumed);
     if (declares && runs_ != kNever) declare(words, std::exchange(given, {}), at(begin));
     if (!words.empty() && runs_ != kNever) emit(words, given, at(begin));
+  }
+  // Documents that ended before here.
+  void use_documents() {
+    for (HereDocument& document : std::exchange(written_, {})) {
+      if (document.use == Use::kFile && !script_.files[document.file].unknown.empty()) continue;
+      Text text = content_of(document);
+      if (document.use == Use::kScript) nested(std::move(text), {std::vector<Text>(), false, true}, before_, document.runs, here());
+      else keep(document, std::move(text));
+    }
   }
   // Keeps the body, which is read where the function is called.
   void function(const std::string& name) {

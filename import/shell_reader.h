@@ -16,6 +16,7 @@ struct ShellWord {
   int line = 0;      // where it stands in the script, from 1: of a word from a variable, where the variable was given it
   int column = 0;
   std::string unknown = {};  // why a part of it has no value here, with the remedy; `text` has that part as it was typed: "$NAME"
+  bool may_be_nothing = false;  // all of it is a variable that no command sets that runs
 };
 
 // One simple command: "torchrun ... pretrain_gpt.py --lr 1e-4", variables expanded.

@@ -21,75 +21,64 @@ std::string whole_path(const std::string& path) {
 
 // Integers with + - * / %, comparisons, ?: and parentheses. NaN stands for all else, and stays.
 struct Sum {
-  static constexpr double kMost = 4e15;
+  static constexpr double kMost = 4e15, kNone = std::numeric_limits<double>::quiet_NaN();
   std::string_view text;
   int levels = 0;
 
-  bool takes(char c) {
+  bool takes(std::string_view sign) {
     text.remove_prefix(std::min(text.size(), text.find_first_not_of(" \t\r\n")));
-    if (text.empty() || text[0] != c) return false;
-    return text.remove_prefix(1), true;
+    if (!text.starts_with(sign)) return false;
+    return text.remove_prefix(sign.size()), true;
   }
   double choice() {
-    const double condition = equality();
-    if (!takes('?')) return condition;
-    if (levels == kMaxForeignDepth) return std::numeric_limits<double>::quiet_NaN();
+    const double condition = binary(0);
+    if (!takes("?")) return condition;
+    if (levels == kMaxForeignDepth) return kNone;
     ++levels;
-    const double yes = choice(), no = takes(':') ? choice() : std::numeric_limits<double>::quiet_NaN();
+    const double yes = choice(), no = takes(":") ? choice() : kNone;
     --levels;
-    return std::isnan(condition + yes + no) ? condition + yes + no : condition != 0 ? yes : no;
+    return std::isnan(condition + yes + no) ? kNone : condition != 0 ? yes : no;
   }
-  double equality() {
-    double a = order();
-    while (text.starts_with("==") || text.starts_with("!=")) {
-      const bool is_not = text[0] == '!';
-      text.remove_prefix(2);
-      const double b = order();
-      a = std::isnan(a + b) ? a + b : (a == b) != is_not;
+  // Signs of one level count from the left, those of the next before them.
+  double binary(std::size_t level) {
+    static constexpr std::string_view kLevels[][4] = {{"==", "!="}, {"<=", ">=", "<", ">"}, {"+", "-"}, {"*", "/", "%"}};
+    if (level == std::size(kLevels)) return factor();
+    double a = binary(level + 1);
+    while (true) {
+      const auto sign = std::ranges::find_if(kLevels[level], [&](std::string_view one) { return !one.empty() && takes(one); });
+      if (sign == std::end(kLevels[level])) return a;
+      const double b = binary(level + 1);
+      a = std::abs(a + b) < 2 * kMost ? value_of(*sign, a, b) : kNone;
     }
-    return a;
   }
-  double order() {
-    double a = terms();
-    while (text.starts_with('<') || text.starts_with('>')) {
-      const bool is_less = text[0] == '<', or_equal = text.substr(1, 1) == "=";
-      text.remove_prefix(or_equal ? 2 : 1);
-      const double b = terms();
-      a = std::isnan(a + b) ? a + b : (is_less ? a < b : a > b) || (or_equal && a == b);
+  static double value_of(std::string_view sign, double a, double b) {
+    switch (sign[0]) {
+      case '=': return a == b;
+      case '!': return a != b;
+      case '<': return sign.size() == 2 ? a <= b : a < b;
+      case '>': return sign.size() == 2 ? a >= b : a > b;
+      case '+': return a + b;
+      case '-': return a - b;
+      case '*': return std::abs(a * b) < kMost ? a * b : kNone;
+      case '/': return std::trunc(a / b);
+      default: return std::fmod(a, b);
     }
-    return a;
-  }
-  double terms() {
-    double sum = factors();
-    while (true)
-      if (takes('+')) sum += factors();
-      else if (takes('-')) sum -= factors();
-      else return sum;
-  }
-  double factors() {
-    double product = factor();
-    while (std::abs(product) < kMost)
-      if (takes('*')) product *= factor();
-      else if (takes('/')) product = std::trunc(product / factor());
-      else if (takes('%')) product = std::fmod(product, factor());
-      else return product;
-    return std::numeric_limits<double>::quiet_NaN();
   }
   double factor() {
-    double value = std::numeric_limits<double>::quiet_NaN();
+    double value = kNone;
     if (levels == kMaxForeignDepth) return value;
     ++levels;
-    if (takes('-')) {
+    if (takes("-")) {
       value = -factor();
-    } else if (takes('(')) {
-      if (const double inner = choice(); takes(')')) value = inner;
+    } else if (takes("(")) {
+      if (const double inner = choice(); takes(")")) value = inner;
     } else {
       const std::string digits(text.substr(0, text.find_first_not_of("0123456789")));
       text.remove_prefix(digits.size());
       if (!digits.empty() && digits.size() < 16 && (digits[0] != '0' || digits.size() == 1)) value = std::stod(digits);
     }
     --levels;
-    takes(' ');
+    takes("");
     return value;
   }
 };

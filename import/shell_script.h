@@ -137,6 +137,7 @@ struct Script {
   int anything = 0;          // number of the reason for which any variable may have been set; 0: none
   Variables variables = {};  // which change() and erase() alone write
   std::set<std::string, std::less<>> own_names = {};  // set by commands that do not run, though the user may have set them, too
+  std::set<int> reasons_of_own_names = {};            // where these stand without quotes
   std::vector<std::pair<std::string, std::optional<Variable>>> changes = {};  // what they were before
   std::map<std::string, Function, std::less<>> functions = {};
   std::vector<ShellCommand> commands = {};
@@ -207,7 +208,9 @@ struct Script {
   std::string path_of(std::string_view name) const;
   ShellWord word_of(const Text& text, int at) const {  // in whose place `at` counts where there is no text
     const auto [line, column] = place(text.empty() ? at : text.front().at);
-    return {bytes_of(text), line, column, reasons[static_cast<std::size_t>(why_of(text))]};
+    const int why = why_of(text);
+    const bool is_one = std::ranges::all_of(text, [&](const Char& c) { return c.why == why; });
+    return {bytes_of(text), line, column, reasons[static_cast<std::size_t>(why)], is_one && reasons_of_own_names.contains(why)};
   }
 };
 

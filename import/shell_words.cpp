@@ -418,6 +418,7 @@ bool WordReader::is_empty(Fields& out, std::size_t begin, const std::string& nam
   if (script_.anything != 0 && is_own && !is_digit(name[0])) return put_unknown(out, begin, script_.anything), false;
   if ((in_test_ && is_own) || (script_.own_names.contains(name) && stands_apart(begin, out.splits && is_quoted))) return true;
   const std::string shown = in_quotes("$" + name, 60);
+  if (!is_quoted && script_.own_names.contains(name)) script_.reasons_of_own_names.insert(static_cast<int>(script_.reasons.size()));
   put_unknown(out, begin, script_.reason(
       is_argument ? shown + " is an argument of the script (set -- ARGUMENTS above its first command gives it)"
       : is_folder || !is_name(name[0]) ? shown + " is known where the script runs"

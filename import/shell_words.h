@@ -91,7 +91,7 @@ class Cursor {
         is_before = is_tab || (document.has_tabs && c.c == '\n');
         return is_tab;
       });
-      if (document.file != std::string::npos) written_.push_back(std::move(document));
+      if (document.use != Use::kNone) written_.push_back(std::move(document));
     }
     pos_ = std::min(pos_, text_.size());
     here_documents_.clear();
@@ -139,11 +139,16 @@ class Cursor {
   Text text_;
   std::size_t pos_ = 0;
 
+  enum class Use : std::uint8_t { kNone, kFile, kVariable, kScript };
   struct HereDocument {
     std::string end;
     bool is_quoted;  // nothing in it is replaced
     bool has_tabs;   // <<-: those before its lines are none of it
-    std::size_t file = std::string::npos;  // index of the change that it makes
+    Use use = Use::kNone;
+    std::size_t file = 0;       // index of the change that it makes
+    std::string variable = {};  // that read sets
+    bool is_line = false;       // to its first line
+    int runs = 0;               // of the script that it is, as WordReader's runs_
     Text text = {};
   };
   // Whether "<<" stands here, and no shift of bits, behind which there is a number.
@@ -337,25 +342,48 @@ class FileReader : protected WordReader {
     if (runs_ == kNever || path.empty()) return;
     ShellFile file{file_name(path), ""};
     const auto earlier = script_.newest_files.find(file.name);
-    const auto comes = [&](const HereDocument& one) { return one.file == earlier->second; };
+    const auto comes = [&](const HereDocument& one) { return one.use == Use::kFile && one.file == earlier->second; };
     const bool is_known = runs_ == 0 && (!appends_ || (earlier != script_.newest_files.end() &&
                                                        std::ranges::none_of(here_documents_, comes)));
     if (!is_known) file = changed(file.name, runs_);
     else if (appends_) file = script_.files[earlier->second];
     script_.spend(file.text.size(), here());
-    document.file = script_.files.size();
+    document.use = Use::kFile, document.file = script_.files.size();
     script_.write(std::move(file));
   }
-  // Keeps the texts that were written into files before here.
-  void keep_files() {
-    for (HereDocument& document : std::exchange(written_, {})) {
-      if (!script_.files[document.file].unknown.empty()) continue;
-      Fields content{false};
-      FileReader reader(script_, std::move(document.text));
-      reader.has_words_ = false;
-      if (document.is_quoted) content.put_value(reader.text_, true);
-      else reader.scan(content, Stop::kEnd, true);
-      script_.files[document.file].text += bytes_of(content.take_one());
+  // The document that comes is a command's standard input.
+  void take_document(HereDocument& document, const std::vector<Text>& words) {
+    const std::string name = bytes_of(words[0]);
+    if (name == "cat" && words.size() == 1) begin_file(document, std::exchange(output_, {}));
+    const bool has_file = std::ranges::any_of(words, [](const Text& word) { return bytes_of(word).ends_with(".sh"); }),
+               is_shell = is_listed(name, "bash sh") && (words.size() == 1 || bytes_of(words[1]) == "-s");
+    if ((is_shell || (name == "sbatch" && !has_file)) && runs_ != kNever) document.use = Use::kScript, document.runs = runs_;
+    if (name != "read" || runs_ != 0) return;
+    document.is_line = true;
+    for (std::size_t i = 1, names = 0; i < words.size(); ++i) {
+      const std::string word = bytes_of(words[i]);
+      if (is_listed(word, "-d -rd")) document.is_line = false;
+      else if (!word.empty() && word != "-r") document.variable = word, ++names;
+      document.use = names == 1 && is_name(document.variable[0]) ? Use::kVariable : Use::kNone;
+    }
+  }
+  Text content_of(HereDocument& document) {
+    Fields content{false};
+    FileReader reader(script_, std::move(document.text));
+    reader.has_words_ = false;
+    if (document.is_quoted) content.put_value(reader.text_, true);
+    else reader.scan(content, Stop::kEnd, true);
+    return content.take_one();
+  }
+  void keep(const HereDocument& document, Text text) {
+    if (document.use == Use::kVariable) {
+      const auto is_blank = [](const Char& c) { return is_space(c.c) && c.why == 0; };
+      if (document.is_line) text.erase(std::ranges::find(text, '\n', &Char::c), text.end());
+      text.erase(std::ranges::find_if_not(text.rbegin(), text.rend(), is_blank).base(), text.end());
+      text.erase(text.begin(), std::ranges::find_if_not(text, is_blank));
+      script_.change(document.variable, here()).items = {std::move(text)};
+    } else {
+      script_.files[document.file].text += bytes_of(text);
     }
   }
   // Whether one of the patterns here, up to their ")", is of the text.

@@ -6,29 +6,110 @@
 #include <optional>
 
 #include "core/nearest_name.h"
-#include "import/foreign/tables.h"
 
 namespace trident {
 namespace {
 
-struct System {
-  std::string_view name, default_origin;
-  std::span<const ForeignKey> (*rows)();
-};
+using enum Verdict;
+using enum Convert;
+
+// Sentences of several rows.
+constexpr std::string_view
+    kFsdpOffload = "offload.parameters, offload.optimizer and offload.gradients, which FSDP keeps together",
+    kStages = "0 is ddp, and stage N is zeroN",
+    kReducesOften = "stage N is zeroN; gradients are reduced after every micro-batch, as DeepSpeed does, though in fp32; "
+                    "parallel.grad_sync \"step\" reduces once a step",
+    kWithData = "the targets that count are chosen with the data",
+    kNoSuchMethod = "a method that is not there: all weights or LoRA's train, by AdamW or Lion",
+    kMoreTokens = "data.tokenizer names a tokenizer that has them, and rows are added; beside adapters adapter.modules_to_save "
+                  "trains them",
+    kSetAside = "the last documents of each file are set aside; there they are drawn at random",
+    kSendsNothing = "nothing is sent anywhere; ten lines in docs/logs.md send metrics.jsonl to Weights & Biases or MLflow",
+    kPreparesValid = "data.valid names what trident data prepare writes of each",
+    kTemplateOfData = "a template is named, or given as a file, when data are prepared; the tokenizer's own is taken otherwise",
+    kPrepareByTemplate = "trident data prepare --chat --template NAME",
+    kOwnTemplate = "the tokenizer's own template where none is named",
+    kMeansWhole = "data-parallel ranks with whole copies (ddp), unless DeepSpeed or FSDP is asked for elsewhere",
+    kMeansFsdp = "zero3 where fsdp_config says nothing else",
+    kMeansDeepSpeed = "zero2 where no stage is named",
+    kMeansMegatron = "zero1 with use_distributed_optimizer, ddp without",
+    kWarmsUp = "its warm-up is logarithmic unless warmup_type is linear, here it is linear",
+    kStepAhead = "step n has the rate that Trainer gives to step n + 1, whose first has 0 of a warm-up",
+    kMoreBits = "the same rule, whose states have 32 bits here and take the memory of those",
+    kPresetFile = "ms-swift's name of a file of DeepSpeed's",
+    kKeepsDropout = "the model's own configuration says how much; loss.type dpo takes no adapter.dropout",
+    kReadAhead = "samples are read ahead, in an order drawn from run.seed",
+    kOneOf = "one implementation, without such a switch",
+    kStarts = "mpirun or srun starts the ranks",
+    kOtherPrefix = "the prefix that trident data prepare wrote";
+
+// Words in the place of a key, in rows that begin the table of a system and a section of it.
+constexpr std::string_view kSystem = "##", kHeading = "#";
+constexpr ForeignKey system(std::string_view name, std::string_view default_origin) {
+  return {name, kAlways, kSystem, {}, default_origin};
+}
+constexpr ForeignKey heading(std::string_view title) { return {title, kAlways, kHeading}; }
+// These make rows that become no key of ours. `instead` is a command, or what to write there.
+constexpr ForeignKey always(std::string_view names, std::string_view note, std::string_view instead = {}) {
+  return {names, kAlways, instead, {}, note};
+}
+constexpr ForeignKey differs(std::string_view names, std::string_view note, std::string_view instead = {}) {
+  return {names, kDiffers, instead, {}, note};
+}
+constexpr ForeignKey refused(std::string_view names, std::string_view note, std::string_view instead = {}) {
+  return {names, kRefused, instead, {}, note};
+}
+constexpr ForeignKey launcher(std::string_view names, std::string_view note) { return {names, Verdict::kLauncher, {}, {}, note}; }
+
 // In the order of ForeignSystem.
-constexpr std::array<System, kForeignSystems> kSystems{{
-    {"Accelerate", "Accelerate's default", accelerate_rows},
-    {"DeepSpeed", "DeepSpeed's default", deepspeed_rows},
-    {"Hugging Face: Trainer, TRL, PEFT", "TrainingArguments' default", hugging_face_rows},
-    {"ms-swift", "ms-swift's default", swift_rows},
-    {"axolotl", "axolotl's default", axolotl_rows},
-    {"LLaMA-Factory", "LLaMA-Factory's default", llama_factory_rows},
-    {"Megatron-LM", "Megatron-LM's default", megatron_rows},
-    {"torchtitan", "torchtitan's default", torchtitan_rows},
-    {"OLMo", "OLMo's default", olmo_rows},
-    {"launchers", "the launcher's default", launcher_rows},
-    {"others", "its default", other_rows},
-}};
+constexpr ForeignKey kRows[] = {
+#include "import/foreign/accelerate.inl"
+#include "import/foreign/deepspeed.inl"
+#include "import/foreign/hugging_face.inl"
+#include "import/foreign/swift.inl"
+#include "import/foreign/axolotl.inl"
+#include "import/foreign/llama_factory.inl"
+#include "import/foreign/megatron.inl"
+#include "import/foreign/torchtitan.inl"
+#include "import/foreign/olmo.inl"
+#include "import/foreign/launcher.inl"
+#include "import/foreign/other.inl"
+};
+static_assert(std::ranges::count(kRows, kSystem, &ForeignKey::to) == kForeignSystems);
+
+const ForeignKey& row_of(ForeignSystem system) {
+  auto before = static_cast<std::size_t>(system);
+  return *std::ranges::find_if(kRows, [&](const ForeignKey& row) { return row.to == kSystem && before-- == 0; });
+}
+
+// The same settings under names that begin otherwise. The first that fits counts.
+struct OtherBegin {
+  ForeignSystem system;
+  std::string_view other, own;
+};
+constexpr OtherBegin kOtherBegins[] = {
+    {ForeignSystem::kAccelerate, "deepspeed_config.zero", "zero"},
+    {ForeignSystem::kAccelerate, "deepspeed_config.gradient_", "gradient_"},
+    {ForeignSystem::kAccelerate, "deepspeed_config.offload_", "offload_"},
+    {ForeignSystem::kAccelerate, "deepspeed_config.deepspeed_", "deepspeed_"},
+    {ForeignSystem::kAccelerate, "fsdp_config.fsdp_", "fsdp_"},
+    {ForeignSystem::kAccelerate, "fsdp_config.", "fsdp_"},
+    {ForeignSystem::kAccelerate, "megatron_lm_config.megatron_lm_", "megatron_lm_"},
+    {ForeignSystem::kAccelerate, "parallelism_config.parallelism_config_", "parallelism_config_"},
+    {ForeignSystem::kAccelerate, "parallelism_config.", "parallelism_config_"},
+    {ForeignSystem::kDeepSpeed, "bfloat16.", "bf16."},
+    {ForeignSystem::kDeepSpeed, "zero_optimization.", "zero_optimization.stage3_"},
+    {ForeignSystem::kMegatron, "disable_", "no_"},
+    {ForeignSystem::kTorchtitan, "training.", "parallelism."},  // before 0.2
+    {ForeignSystem::kTorchtitan, "experimental.", "parallelism."},
+    {ForeignSystem::kTorchtitan, "profiler.", "profiling."},
+    {ForeignSystem::kTorchtitan, "validator.", "validation."},
+};
+const OtherBegin* other_begin(ForeignSystem system, std::string_view name) {
+  const auto* const found = std::ranges::find_if(
+      kOtherBegins, [&](const OtherBegin& one) { return one.system == system && name.starts_with(one.other); });
+  return found == std::end(kOtherBegins) ? nullptr : found;
+}
 
 std::vector<std::string_view> parts_of(std::string_view list) {
   std::vector<std::string_view> parts;
@@ -75,23 +156,26 @@ std::string plain_foreign_name(std::string_view name) {
   return plain;
 }
 
+std::string other_foreign_name(ForeignSystem system, std::string_view plain) {
+  const OtherBegin* const begin = other_begin(system, plain);
+  return begin == nullptr ? "" : std::string(begin->own).append(plain.substr(begin->other.size()));
+}
+
 std::span<const ForeignSection> foreign_sections() {
   static const std::vector<ForeignSection> sections = [] {
     std::vector<ForeignSection> all;
-    for (std::size_t i = 0; i < kSystems.size(); ++i)
-      for (std::span<const ForeignKey> rows = kSystems[i].rows(); !rows.empty();) {
-        const auto behind = std::find_if(rows.begin() + 1, rows.end(), is_heading);
-        const std::size_t count = static_cast<std::size_t>(behind - rows.begin());
-        all.push_back({static_cast<ForeignSystem>(i), rows.front().names, rows.subspan(1, count - 1)});
-        rows = rows.subspan(count);
-      }
+    std::size_t systems = 0;
+    for (const ForeignKey& row : kRows)
+      if (row.to == kSystem) ++systems;
+      else if (row.to == kHeading) all.push_back({static_cast<ForeignSystem>(systems - 1), row.names, {&row + 1, std::size_t{0}}});
+      else all.back().keys = {all.back().keys.data(), all.back().keys.size() + 1};
     return all;
   }();
   return sections;
 }
 
-std::string_view name_of(ForeignSystem system) { return kSystems[static_cast<std::size_t>(system)].name; }
-std::string_view default_origin(ForeignSystem system) { return kSystems[static_cast<std::size_t>(system)].default_origin; }
+std::string_view name_of(ForeignSystem system) { return row_of(system).names; }
+std::string_view default_origin(ForeignSystem system) { return row_of(system).note; }
 
 std::string_view name_of(Verdict verdict) {
   static constexpr std::array<std::string_view, 6> kNames{"mapped",    "always so here", "differs",
@@ -135,6 +219,13 @@ ForeignTables::ForeignTables(std::span<const ForeignSection> sections) : section
   }
 }
 
+std::span<const ForeignTables::Row> ForeignTables::rows_of(ForeignSystem system, std::string_view plain) const {
+  const auto& exact = of(system).exact;
+  auto rows = exact.find(plain);
+  if (rows == exact.end()) rows = exact.find(other_foreign_name(system, plain));
+  return rows == exact.end() ? std::span<const Row>() : rows->second;
+}
+
 std::vector<const ForeignKey*> ForeignTables::find_all(ForeignSystem system, std::string_view name, std::string_view value) const {
   std::string plain = plain_foreign_name(name);
   if (const std::string whole = name_within_lists(name); whole != plain)
@@ -142,16 +233,15 @@ std::vector<const ForeignKey*> ForeignTables::find_all(ForeignSystem system, std
       if (of(*one).exact.contains(whole)) plain = whole;
   std::vector<const ForeignKey*> found;
   for (std::optional<ForeignSystem> one = system; one; one = base_of(*one)) {
-    const auto rows = of(*one).exact.find(plain);
-    if (rows == of(*one).exact.end()) continue;
-    for (const Row& row : rows->second)
+    for (const Row& row : rows_of(*one, plain))
       if (row.answers(value) && (found.empty() || row.values.empty() == names_of(*found.front()).values.empty()))
         found.push_back(row.key);
     if (!found.empty()) return found;
   }
   for (std::optional<ForeignSystem> one = system; one; one = base_of(*one))
     for (const auto& [prefix, row] : of(*one).prefixes)
-      if (plain.starts_with(prefix) && row.answers(value)) return {row.key};
+      if ((plain.starts_with(prefix) || other_foreign_name(*one, plain).starts_with(prefix)) && row.answers(value))
+        return {row.key};
   return {};
 }
 
@@ -162,33 +252,34 @@ const ForeignKey* ForeignTables::find(ForeignSystem system, std::string_view nam
 
 const ForeignKey* ForeignTables::find_key(ForeignSystem system, std::string_view name) const {
   const ForeignKey* const any = find(system, name, "");
-  if (any != nullptr && any->verdict == Verdict::kMapped) return any;
+  if (any != nullptr && any->verdict == kMapped) return any;
   for (std::optional<ForeignSystem> one = system; one; one = base_of(*one))
-    if (const auto rows = of(*one).exact.find(plain_foreign_name(name)); rows != of(*one).exact.end())
-      for (const Row& row : rows->second)
-        if (row.key->verdict == Verdict::kMapped) return row.key;
+    for (const Row& row : rows_of(*one, plain_foreign_name(name)))
+      if (row.key->verdict == kMapped) return row.key;
   return any;
 }
 
 std::string ForeignTables::values_of(ForeignSystem system, std::string_view name) const {
   std::string values;
   for (std::optional<ForeignSystem> one = system; one; one = base_of(*one))
-    if (const auto rows = of(*one).exact.find(name); rows != of(*one).exact.end())
-      for (const Row& row : rows->second)
-        for (const std::string_view value : row.values) values.append(values.empty() ? "" : ", ").append(value);
+    for (const Row& row : rows_of(*one, name))
+      for (const std::string_view value : row.values) values.append(values.empty() ? "" : ", ").append(value);
   return values;
 }
 
-std::string_view ForeignTables::nearest(ForeignSystem system, std::string_view name) const {
+std::string ForeignTables::nearest(ForeignSystem system, std::string_view name) const {
   std::vector<std::string_view> names;
   for (std::optional<ForeignSystem> one = system; one; one = base_of(*one))
     for (const auto& [known, rows] : of(*one).exact) names.push_back(known);
   const std::string plain = plain_foreign_name(name);
+  if (const OtherBegin* const begin = other_begin(system, plain))
+    if (const std::string_view near = likely_name(other_foreign_name(system, plain), names); near.starts_with(begin->own))
+      if (!near.empty()) return std::string(begin->other).append(near.substr(begin->own.size()));
   const auto of_training = std::ranges::find_if(names, [&](std::string_view one) { return one.ends_with("train_" + plain); });
-  if (of_training != names.end()) return *of_training;  // per_device_train_batch_size, not block_size, of batch_size
-  if (const std::string_view likely = likely_name(plain, names); !likely.empty()) return likely;
+  if (of_training != names.end()) return std::string(*of_training);  // per_device_train_batch_size, not block_size, of batch_size
+  if (const std::string_view likely = likely_name(plain, names); !likely.empty()) return std::string(likely);
   const auto longer = std::ranges::find_if(names, [&](std::string_view one) { return plain.size() > 5 && one.starts_with(plain); });
-  return longer == names.end() ? "" : *longer;
+  return longer == names.end() ? "" : std::string(*longer);
 }
 
 const ForeignTables& foreign_tables() {

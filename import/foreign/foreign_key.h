@@ -103,6 +103,9 @@ bool is_among_values(std::string_view value, const std::vector<std::string_view>
 // "micro_batch_size" of "--micro-batch-size": hyphens before a name are none of it, and those within are underscores. "datasets" of
 // "datasets[0].path": what a list has is of the list's key.
 std::string plain_foreign_name(std::string_view name);
+// "fsdp_offload_params" of Accelerate's "fsdp_config.offload_params": a name without a row of its own may stand for one that begins
+// otherwise. "": for none.
+std::string other_foreign_name(ForeignSystem system, std::string_view plain);
 
 // Rows by plain_foreign_name().
 class ForeignTables {
@@ -120,7 +123,7 @@ class ForeignTables {
   // "a, b": the values that the rows of a key name.
   std::string values_of(ForeignSystem system, std::string_view name) const;
   // The known name of the system that is nearest to a misspelt one; empty: none is near.
-  std::string_view nearest(ForeignSystem system, std::string_view name) const;
+  std::string nearest(ForeignSystem system, std::string_view name) const;
 
   std::span<const ForeignSection> sections() const { return sections_; }
 
@@ -135,6 +138,8 @@ class ForeignTables {
     std::vector<std::pair<std::string, Row>> prefixes;           // names that end in *, without it; the longest first
   };
   const OfSystem& of(ForeignSystem system) const { return systems_[static_cast<std::size_t>(system)]; }
+  // The rows of this system's own table, by one of their names.
+  std::span<const Row> rows_of(ForeignSystem system, std::string_view plain) const;
 
   std::span<const ForeignSection> sections_;
   std::array<OfSystem, kForeignSystems> systems_;

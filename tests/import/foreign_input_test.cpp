@@ -184,6 +184,28 @@ TEST_F(ForeignInput, LinesOfSbatchCountWhereSrunStartsTheRanks) {
                 program);
   EXPECT_EQ(of_command("true\n#SBATCH -N 4\nsrun python pretrain_gpt.py --bf16"), program) << "sbatch stops at the first command";
   EXPECT_EQ(of_command("#SBATCH --nodes=2-4 --ntasks\nsrun python pretrain_gpt.py --bf16"), program) << "no number of nodes";
+  EXPECT_EQ(of_command("A=1\nsbatch -p x <<E\n#!/bin/bash\n#SBATCH -N 4\nsrun python pretrain_gpt.py --bf16\n#SBATCH -n 2\nE\n"),
+            nodes + '\n' + program) << "a script on its standard input";
+}
+
+TEST_F(ForeignInput, SettingsOfACommandArePassedOn) {
+  const std::vector<std::string_view> names = {"NGPU"};
+  const auto setting = [&](std::string_view script) {
+    const std::vector<ShellCommand> commands = read_shell(script, "run.sh", names);
+    return commands.back().settings.empty() ? "" : commands.back().settings[0].text;
+  };
+  EXPECT_EQ(setting("NGPU=8 LR=1 run"), "NGPU=8");
+  EXPECT_EQ(setting("export NGPU=4\nrun"), "NGPU=4");
+  EXPECT_EQ(setting("NGPU=4\nexport NGPU\nNGPU=2 run"), "NGPU=2");
+  EXPECT_EQ(setting("NGPU=4\nrun"), "");
+}
+
+TEST_F(ForeignInput, AVariableThatNoCommandSetsIsNoValueOfASwitch) {
+  const std::string script = "if [ a = b ]; then A=--swiglu; fi\ntorchrun pretrain_gpt.py ";
+  EXPECT_EQ(of_command(script + "--bf16 $A"), "launcher torchrun=true\nMegatron-LM --bf16=true\n");
+  EXPECT_EQ(of_command(script + "--lr $A"), "launcher torchrun=true\nMegatron-LM --lr=\"$A\"\n") << "it has a value";
+  EXPECT_TRUE(contains(refusal(script + "--bf16 \"$A\""), "\"$A\" is set nowhere before line 2")) << "an empty word";
+  EXPECT_TRUE(contains(refusal(script + "--bf16 $B"), "\"$B\" is set nowhere before line 2"));
 }
 
 TEST_F(ForeignInput, KeysAreLimited) {

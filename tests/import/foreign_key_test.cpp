@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <fstream>
 #include <set>
+#include <sstream>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -80,6 +81,26 @@ TEST(ForeignKey, TheNearestNameIsOfTheSystemOrItsBase) {
   const ForeignTables tables(kSections);
   EXPECT_EQ(tables.nearest(S::kSwift, "--learning-rte"), "learning_rate");
   EXPECT_EQ(tables.nearest(S::kDeepSpeed, "learning_rte"), "");
+  EXPECT_EQ(foreign_tables().nearest(S::kAccelerate, "fsdp_config.ofload_params"), "fsdp_config.offload_params");
+}
+
+TEST(ForeignKey, ASettingHasOneRowWhateverItsNames) {
+  for (const auto& [system, own, others] :
+       {std::tuple{S::kAccelerate, "fsdp_offload_params", "fsdp_config.fsdp_offload_params fsdp_config.offload_params"},
+        {S::kAccelerate, "zero_stage", "deepspeed_config.zero_stage"},
+        {S::kAccelerate, "parallelism_config_tp_size", "parallelism_config.parallelism_config_tp_size parallelism_config.tp_size"},
+        {S::kDeepSpeed, "zero_optimization.stage3_max_live_parameters", "zero_optimization.max_live_parameters"},
+        {S::kMegatron, "no_log_x", "disable_log_x"},
+        {S::kTorchtitan, "parallelism.tensor_parallel_degree", "training.tensor_parallel_degree"}}) {
+    std::istringstream names(others);
+    for (std::string name; names >> name;) {
+      EXPECT_NE(find_foreign_key(system, name, "2"), nullptr) << name;
+      EXPECT_EQ(find_foreign_key(system, name, "2"), find_foreign_key(system, own, "2")) << name;
+    }
+  }
+  EXPECT_EQ(find_foreign_key(S::kTorchtitan, "training.steps", "2")->to, "run.steps") << "its own row counts";
+  for (const char* const other : {"fsdp_config.mystery", "fsdp_config.num_processes", "deepspeed_config.num_processes"})
+    EXPECT_EQ(find_foreign_key(S::kAccelerate, other, "2"), nullptr) << other;
 }
 
 // The names of all fields of the systems' configuration classes, and of all flags of Accelerate's launcher.

@@ -337,10 +337,10 @@ TEST(Import, ReservedKeysAreAmongTheValuesWithTheirOwnText) {
   EXPECT_EQ(value_of(import, "parallel.context"), "2");
   EXPECT_EQ(value_of(import, "parallel.schedule"), "\"zb-h1\"");
   EXPECT_EQ(key_named(import, "cp_size").verdict, kNotBuilt);
-  EXPECT_EQ(key_named(import, "cp_size").note, "parallel.context = 2: not built yet; remove the key or set it to 1");
+  EXPECT_EQ(key_named(import, "cp_size").note, "not built yet; remove the key or set it to 1");
   EXPECT_EQ(key_named(import, "schedule").verdict, kNotBuilt);
-  EXPECT_EQ(key_named(import, "schedule").note, "parallel.schedule = \"zb-h1\": not built yet; use 1f1b");
-  EXPECT_EQ(key_named(import, "--kto").note.find("answers are judged alone; loss.type = \"kto\": not built yet"), 0u);
+  EXPECT_EQ(key_named(import, "schedule").note, "not built yet; use 1f1b");
+  EXPECT_EQ(key_named(import, "--kto").note.find("answers are judged alone; not built yet"), 0u);
   EXPECT_EQ(imported(yaml({{"cp_size", 1}})).keys[0].verdict, kAlways);
 }
 

@@ -352,6 +352,20 @@ TEST(ShellReader, TextsThatCatWritesIntoFilesAreKept) {
   EXPECT_EQ(written("[ -d y ] || mkdir y\ncat <<E > x && echo done\n1\nE\n"), "x: 1\n");
 }
 
+TEST(ShellReader, DocumentsAreScriptsOfShellsAndValuesOfRead) {
+  EXPECT_EQ(words_in("N=2; export M=3\nsbatch -p x <<E\n#SBATCH -N 1\nN=$N; run \\$N $M \\${M}\nE\nend $N"),
+            "export\nsbatch|-p|x\nrun|2|3|3\nend|2");
+  EXPECT_EQ(words_in("N=2\nbash -s <<-'E' | tee x\n\tM=1; run $M ${N-0}\n\tE\nend ${M-0}"), "bash|-s\ntee|x\nrun|1|0\nend|0");
+  EXPECT_EQ(words_in("[ -f x ] && sbatch <<E\nrun\nE\nif [ a = b ]; then sbatch <<E\nrun2\nE\nfi\nend"), "sbatch ?\nrun ?\nend");
+  EXPECT_EQ(words_in("N=2\nread -r -d '' A <<E || true\n  --a $N\n  --b\nE\nrun $A \"$A\""),
+            "read|-r|-d||A\nrun|--a|2|--b|--a 2\n  --b");
+  EXPECT_EQ(words_in("read A <<E\n 1 2\n3\nE\nrun $A"), "read|A\nrun|1|2") << "one line of it";
+  for (const char* const open : {"read A B", "read -a A", "read -n 1 A", "[ -f x ] && read A"})
+    EXPECT_TRUE(words_in(fmt::format("{} <<E\n1\nE\nrun $A", open)).ends_with("\nrun|??")) << open;
+  EXPECT_EQ(words_in("bash x.sh <<E\nrun\nE\nsbatch x.sh <<E\nrun\nE\n"), "bash|x.sh\nsbatch|x.sh") << "what a script reads";
+  EXPECT_EQ(refused_shell("sbatch <<E\nif x\nE\n"), "run.sh:2:1: nothing closes this \"if\"");
+}
+
 TEST(ShellReader, FilesThatOtherCommandsChangeAreNotKept) {
   const auto written = [](std::string_view then) {
     ShellFiles files;
@@ -437,18 +451,6 @@ TEST(ShellReader, ShellsInWordsAreRead) {
   EXPECT_EQ(words_in("CMD='run --a \"b c\"'\nsrun -N 2 bash -c \"cd x; $CMD $1 $X\""),
             "srun|-N|2|cd|x\nsrun|-N|2|run|--a|b c|??|??");
   EXPECT_EQ(words_in("CMD=\"run --a 'b c'\"; eval $CMD d; A=1; eval \"B=$A\"; run $B"), "run|--a|b c|d\nrun|1");
-}
-
-TEST(ShellReader, SettingsOfACommandArePassedOn) {
-  const std::vector<std::string_view> names = {"NGPU"};
-  const auto setting = [&](std::string_view script) {
-    const std::vector<ShellCommand> commands = read_shell(script, "run.sh", names);
-    return commands.back().settings.empty() ? "" : commands.back().settings[0].text;
-  };
-  EXPECT_EQ(setting("NGPU=8 LR=1 run"), "NGPU=8");
-  EXPECT_EQ(setting("export NGPU=4\nrun"), "NGPU=4");
-  EXPECT_EQ(setting("NGPU=4\nexport NGPU\nNGPU=2 run"), "NGPU=2");
-  EXPECT_EQ(setting("NGPU=4\nrun"), "");
 }
 
 TEST(ShellReader, WhatDoesNotCloseIsRefusedByItsPlace) {

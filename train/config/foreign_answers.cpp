@@ -124,19 +124,6 @@ std::string listed(const std::vector<std::string_view>& texts) {
   return out;
 }
 
-// Names that differ only in the block before them, or in its dot, are one: the shortest.
-std::vector<std::string_view> shortest(const std::vector<std::string_view>& names) {
-  std::vector<std::string_view> kept;
-  for (const std::string_view name : names) {
-    const bool has_shorter = std::ranges::any_of(names, [&](std::string_view other) {
-      return other.size() < name.size() && name.ends_with(other) && name[name.size() - other.size() - 1] == '.';
-    });
-    const auto is_same = [&](std::string_view other) { return other.size() == name.size() && ends_with_word(other, name); };
-    if (!has_shorter && std::ranges::none_of(kept, is_same)) kept.push_back(name);
-  }
-  return kept;
-}
-
 // The address of a heading within its page.
 std::string anchor_of(std::string_view heading) {
   std::string anchor;
@@ -154,7 +141,7 @@ std::string row_markdown(ForeignSystem system, const ForeignKey& row) {
   if (here.empty() && row.verdict == Verdict::kDiffers) here = "no key";
   std::string note = answer.note;
   if (!row.fallback.empty()) note += fmt::format("{}its default there: `{}`", note.empty() ? "" : "; ", row.fallback);
-  return fmt::format("| {}{} | {} | {} | {} |\n", markdown_cell(listed(shortest(parts.names))),
+  return fmt::format("| {}{} | {} | {} | {} |\n", markdown_cell(listed(parts.names)),
                      parts.values.empty() ? "" : fmt::format(" = {}", markdown_cell(listed(parts.values))), name_of(row.verdict),
                      markdown_cell(here), markdown_cell(note));
 }
@@ -172,19 +159,22 @@ std::vector<ForeignAnswer> foreign_answers(std::string_view word, std::string_vi
     // Whoever names this value, or a key, goes before who does not.
     auto rank() const { return std::tuple(fit.first, fit.second > 0, !answer.key.empty(), leads_somewhere(answer)); }
   };
-  std::string wanted = plain_foreign_name(word);
-  std::ranges::replace(wanted, '.', '_');
+  const std::string plain = plain_foreign_name(word);
+  const auto wanted_as = [](std::string name) { return std::ranges::replace(name, '.', '_'), name; };
+  const std::string wanted = wanted_as(plain);
   const bool has_block = find_block(word.substr(0, word.find('.'))) != nullptr && word.find('.') != word.npos;
   std::vector<Found> found;  // the best row of each system
-  for (const ForeignSection& section : foreign_sections())
+  for (const ForeignSection& section : foreign_sections()) {
+    const std::string other = wanted_as(other_foreign_name(section.system, plain));
     for (const ForeignKey& row : section.keys) {
-      const int fit = fit_of(row, wanted);
+      const int fit = std::max(fit_of(row, wanted), other.empty() ? 0 : fit_of(row, other));
       if (fit == 0 || (fit == 1 && has_block)) continue;  // a key of a block of ours is none of all those of theirs
       const std::pair both(fit, value_fit(names_of(row), value));
       const auto of_system = std::ranges::find(found, section.system, [](const Found& it) { return it.answer.system; });
       if (of_system == found.end()) found.push_back({answer_of(section.system, row), both});
       else if (both > of_system->fit) *of_system = {answer_of(section.system, row), both};
     }
+  }
   std::vector<ForeignAnswer> answers;
   if (found.empty()) return answers;
   const auto best = std::ranges::max(found, {}, &Found::rank).rank();
@@ -243,8 +233,8 @@ std::string coming_from_markdown() {
       "[quickstart.md](quickstart.md#coming-from-another-system) goes through a whole run.\n\n"
       "A value that only the script's user knows, such as `$1`, `$DATA_PATH` or `$(nproc)`, is left out and listed; `trident\n"
       "train` asks for it. A line `set -- ARGUMENTS` above the script's first command gives it its arguments, and what\n"
-      "`cat <<END > ds.json` writes there is read as that file. One that `sed -i`, `cp`, `tee` or a redirection changes is\n"
-      "refused.\n\n"
+      "`cat <<END > ds.json` writes there is read as that file, as `sbatch <<END` is as a script. A file that `sed -i`, `cp`,\n"
+      "`tee` or a redirection changes is refused.\n\n"
       "The tables below are what is read: ";
   std::string systems;
   for (const ForeignSection& section : foreign_sections()) {
@@ -252,8 +242,9 @@ std::string coming_from_markdown() {
     if (systems.find(link) == std::string::npos) systems += (systems.empty() ? "" : ",\n") + link;
   }
   out += systems +
-      ".\nA word of theirs elsewhere, as a flag, in `--set` or in a configuration, is answered from the same tables. A name\n"
-      "with a block before it, such as `deepspeed_config.zero_stage`, stands without the block where both are read.\n\n"
+      ".\nA word of theirs elsewhere, as a flag, in `--set` or in a configuration, is answered from the same tables.\n"
+      "A setting that has several names there stands by one: `fsdp_version` is Accelerate's `fsdp_config.version`, too, and\n"
+      "`parallelism.X` torchtitan's older `training.X`.\n\n"
       "*Mapped*: becomes the key beside it. *Always so here*: so without a key, or needless. *Differs*: there is something like\n"
       "it, and the note says what is different. *Not built*: the key is known and refused until it is. *Refused*: there is no\n"
       "such thing, and the input is refused. *Launcher's matter*: what starts the ranks decides it. Keys stand in\n"
