@@ -158,16 +158,16 @@ std::vector<std::int32_t> ends_of_model(const WeightsSource& source) {
   return ends;
 }
 
-ModelTokenizer find_tokenizer(const std::optional<std::string>& named, const std::optional<std::string>& configured,
-                              const WeightsSource& source, std::string_view key) {
+ModelTokenizer find_tokenizer(const std::optional<std::string>& named, const DataConfig& configured, const WeightsSource& source,
+                              std::string_view key) {
   if (named) return {load_tokenizer(*named, "--tokenizer")};
-  if (configured) return {load_tokenizer(place_of_tokenizer(*configured, source), "data.tokenizer")};
+  if (configured.tokenizer) return {load_tokenizer(place_of_tokenizer(*configured.tokenizer, source), "data.tokenizer")};
   std::optional<std::string> folder = added_tokenizer_of(source);
   if (!folder) folder = hf_files_of(source);
   if (!folder || !has_tokenizer_files(*folder)) {
     std::optional<DataTokenizer> made_by = tokenizer_of_data(source);
     if (!made_by) return {};
-    if (made_by->tokenizer != nullptr) return {std::move(made_by->tokenizer)};
+    if (made_by->tokenizer != nullptr && configured.tokenizer_was_auto) return {std::move(made_by->tokenizer)};
     return {nullptr, Error(ExitCode::kConfig, fmt::format("its data were made with --tokenizer {}", for_shell(made_by->name)))};
   }
   try {
