@@ -87,7 +87,6 @@ void bench_command(const Arguments& arguments, const CommandContext& context) {
                ->capture_default_str(), 64, 8192);
   const bool calibrates = std::any_of(arguments.begin(), arguments.end(),
                                       [](const std::string& a) { return a == "--calibrate" || a.starts_with("--calibrate="); });
-  if (calibrates) app.get_option("--config")->required(false);
   if (!parse_flags(app, arguments, context, {{}, foreign_flag_hint})) return;
   const auto is_empty = [](const std::string& a) { return a.empty() || a == "--calibrate="; };
   if (calibrates && profile.empty() && std::ranges::any_of(arguments, is_empty))
@@ -110,7 +109,7 @@ void bench_command(const Arguments& arguments, const CommandContext& context) {
     return profile.empty() ? calibrate_this_machine(calibration, context) : calibrate(profile, calibration, context);
   }
   if (!device.empty()) flags.settings.push_back("device=" + device);
-  OptionValues values = values_of_file(flags);
+  OptionValues values = values_of_config(app, flags);
   const TrainConfig config = config_to_plan(values, flags.settings);
   const std::optional<BenchReport> report = run_bench_here(config, options, *context.make_cuda());
   if (!report) return;

@@ -159,7 +159,7 @@ std::string tensors_text(const CheckpointDifference& difference) {
 }
 
 void warn(const std::string& note, const CommandContext& context) {
-  if (!note.empty()) context.out << "warning: " << on_one_line(note) << '\n';
+  if (!note.empty()) say(context, "warning: " + on_one_line(note));
 }
 
 // All of a folder, damaged or not, the oldest first.

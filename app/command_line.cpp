@@ -1,18 +1,23 @@
 #include "app/command_line.h"
 
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cctype>
+#include <cmath>
 #include <optional>
 #include <sstream>
 
 #include "app/foreign_flag_hint.h"
 #include "app/help_text.h"
+#include "app/version_text.h"
+#include "core/clock.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
 #include "core/nearest_name.h"
+#include "core/number_text.h"
 #include "core/printable.h"
 #include "core/shell_word.h"
 #include "import/foreign_input.h"
@@ -251,7 +256,7 @@ bool parse_flags(CLI::App& app, const Arguments& arguments, const CommandContext
 }
 
 void add_config_flags(CLI::App& app, ConfigFlags& flags) {
-  CLI::Option* const config = app.add_option("-c,--config", flags.file, "configuration file (JSON, comments allowed)")->required();
+  CLI::Option* const config = app.add_option("-c,--config", flags.file, "configuration file (JSON, comments allowed)");
   config->check(CLI::Validator([&app](const std::string& path) { return refuse_other_forms(app, path), std::string(); }, ""));
   app.add_option("--set", flags.settings, "path=value: change a key of the configuration; repeatable, later ones win")
       ->expected(1)
@@ -263,6 +268,30 @@ OptionValues values_of_file(const ConfigFlags& flags) {
   OptionValues values;
   if (!flags.file.empty()) values.take_file(read_json_file(flags.file), flags.file);
   return values;
+}
+
+OptionValues values_of_config(const CLI::App& app, const ConfigFlags& flags) {
+  if (!flags.file.empty() || !flags.settings.empty()) return values_of_file(flags);
+  const CLI::Option* const cluster = app.get_option_no_throw("--cluster");
+  const std::string name = cluster == nullptr || cluster->count() == 0 ? "" : cluster->as<std::string>();
+  throw ConfigError(fmt::format(
+      "{0}: nothing says which model; give --config {1}, or --set model.preset=NAME and more; see {0} --help", app.get_name(),
+      name.ends_with(".json") ? for_shell(name) + " if that is the configuration" : "FILE (JSON, such as configs/laptop.json)"));
+}
+
+void write_page(const std::string& file, ReportPage page, const CLI::App& app, const Arguments& arguments) {
+  std::string command = app.get_name();
+  for (const std::string& word : arguments) command += ' ' + for_shell(word);
+  page.made_by = fmt::format("Made by {}, {}: {}", version_text().substr(0, version_text().find('\n')),
+                             utc_text(std::llround(unix_seconds())), on_one_line(command));
+  write_file(file, to_html(page));
+}
+
+std::string files_text(std::initializer_list<std::pair<std::string, const char*>> files) {
+  std::string text;
+  for (const auto& [file, program] : files)
+    if (!file.empty()) text += fmt::format("{}{}: open it in {}\n", text.empty() ? "\n" : "", on_one_line(file), program);
+  return text;
 }
 
 void take_import(OptionValues& values, const Import& import) {
@@ -297,10 +326,18 @@ std::string on_screen(const std::string& text, const CommandContext& context) {
   std::string out;
   for (std::string line; std::getline(lines, line);) {
     const std::size_t begin = std::min(line.find_first_not_of(' '), line.size());
-    const bool is_whole = line.find("  ", begin) != line.npos || line.find("--set ") != line.npos;
-    out += (is_whole ? line : folded_between_words(line, begin + 2, context.columns)) + '\n';
+    const std::size_t gap = line.find("  ", begin), value = std::min(line.find_first_not_of(' ', gap), line.size());
+    const bool is_whole = (gap != line.npos && line.find("  ", value) != line.npos) || line.find("--set ") != line.npos;
+    out += (is_whole ? line : folded_between_words(line, gap == line.npos ? begin + 2 : value, context.columns)) + '\n';
   }
   return out;
+}
+
+void say(const CommandContext& context, const std::string& line) {
+  if (line.starts_with("warning: ") && context.color != nullptr)
+    context.out << dressed_line(STDOUT_FILENO, *context.color, LogLevel::kWarning, on_one_line(line)) << '\n';
+  else
+    context.out << on_screen(line + '\n', context);
 }
 
 void refuse_given(const CLI::App& app, std::initializer_list<const char*> flags, std::string_view why, std::string_view instead) {

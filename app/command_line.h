@@ -2,7 +2,6 @@
 #pragma once
 
 #include <CLI/CLI.hpp>
-
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -11,8 +10,9 @@
 #include <vector>
 
 #include "app/subcommands.h"
-#include "train/config/option_docs.h"
 #include "import/import.h"
+#include "report/report_page.h"
+#include "train/config/option_docs.h"
 
 namespace trident {
 
@@ -24,7 +24,7 @@ struct FlagTexts {
   std::function<std::string()> all = {};  // printed after the help in place of `details` by --help-all
 };
 
-// These flags name a run's configuration: --config FILE, which is required, and --set PATH=VALUE as often as wanted.
+// These flags name a run's configuration: --config FILE, and --set PATH=VALUE as often as wanted.
 struct ConfigFlags {
   std::string file;
   std::vector<std::string> settings;
@@ -33,6 +33,8 @@ struct ConfigFlags {
 void add_config_flags(CLI::App& app, ConfigFlags& flags);
 // Returns the values of the file, if one is named; no settings. Throws ConfigError as OptionValues::take_file().
 OptionValues values_of_file(const ConfigFlags& flags);
+// Likewise; settings alone may say a configuration. ConfigError with what to type where neither is given.
+OptionValues values_of_config(const CLI::App& app, const ConfigFlags& flags);
 // Takes the import over what the file says.
 void take_import(OptionValues& values, const Import& import);
 // "--lr 1e-5", "--bf16", "zero_stage: 2".
@@ -51,8 +53,17 @@ void in_range(CLI::Option* option, double least, double most);
 // no questions"; `instead`: "give --choices FILE".
 void refuse_given(const CLI::App& app, std::initializer_list<const char*> flags, std::string_view why, std::string_view instead);
 
-// on_lines(); on a terminal lines of words are folded between them, while tables and what is to be pasted stay whole.
+// on_lines(); on a terminal lines of words, also behind a label, are folded between them, while tables and what is to be pasted
+// stay whole.
 std::string on_screen(const std::string& text, const CommandContext& context);
+
+// Writes the page, with the command that made it, its time and the program's version at its end.
+void write_page(const std::string& file, ReportPage page, const CLI::App& app, const Arguments& arguments);
+// "FILE: open it in a browser" below an empty line, for each that is named, with what opens it.
+std::string files_text(std::initializer_list<std::pair<std::string, const char*>> files);
+
+// Prints a line as on_screen(), a "warning: " with the colour that it has on standard error.
+void say(const CommandContext& context, const std::string& line);
 
 // Parses into what was bound to `app`. Where --help is among the arguments, prints the help: then false, and nothing is left to do.
 // Throws ConfigError with the nearest flag for an unknown one.

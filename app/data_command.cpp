@@ -41,21 +41,21 @@ void say_what_was_added(const Tokenizer& tokenizer, const PrepareOptions& option
   const SpecialIds& special = tokenizer.special_ids();
   if (options.append_eod) {
     const std::int32_t id = options.eod ? *options.eod : tokenizer.eod_for("--append-eod", "name it with --eod TOKEN");
-    context.out << fmt::format("documents end in {}\n", named(id));
+    say(context, fmt::format("documents end in {}", named(id)));
     if (!options.eod && special.eos_in_template)
-      context.out << fmt::format(
-          "warning: the chat template writes {} itself: it may end turns, not documents; --eod TOKEN names another\n",
-          in_quotes(*special.eos_in_template));
+      say(context,
+          fmt::format("warning: the chat template writes {} itself: it may end turns, not documents; --eod TOKEN names another",
+                      in_quotes(*special.eos_in_template)));
   }
   if (options.rule.around == Around::kAdded && options.chat == nullptr)
     for (const auto& [ids, where] : {std::pair{&special.before, "begin with"}, {&special.after, "are followed by"}})
-      for (const std::int32_t id : *ids) context.out << fmt::format("documents {} {}\n", where, named(id));
+      for (const std::int32_t id : *ids) say(context, fmt::format("documents {} {}", where, named(id)));
   if (stats.controls > 0)
-    context.out << fmt::format("{} in the text became control tokens, the first, {}, at {}; --plain-special reads such as text\n",
-                               counted(stats.controls, "piece"), named(stats.first_control_id), on_one_line(stats.first_control));
+    say(context, fmt::format("{} in the text became control tokens, the first, {}, at {}; --plain-special reads such as text",
+                             counted(stats.controls, "piece"), named(stats.first_control_id), on_one_line(stats.first_control)));
   if (stats.unknown > 0)
-    context.out << fmt::format("{} without a token: read as the unknown token, or left out where there is none\n",
-                               counted(stats.unknown, "character"));
+    say(context, fmt::format("{} without a token: read as the unknown token, or left out where there is none",
+                             counted(stats.unknown, "character")));
 }
 
 struct ChatFlags {
@@ -94,19 +94,21 @@ ChatOptions chat_options(const ChatFlags& flags, const std::string& tokenizer, b
   return chat;
 }
 
-void say_what_counts(const PrepareStats& stats, const CommandContext& context) {
+void say_what_counts(const PrepareStats& stats, bool are_pairs, const CommandContext& context) {
+  const char* const each = are_pairs ? "answer" : "conversation";
   const double share = static_cast<double>(stats.counted) / static_cast<double>(std::max<std::int64_t>(1, stats.tokens));
-  context.out << fmt::format("{} of {} count as targets ({:.1f} %)\n", stats.counted, counted(stats.tokens, "token"), 100 * share);
+  say(context, fmt::format("{} of {} tokens count as targets ({:.1f} %)", with_commas(stats.counted), with_commas(stats.tokens),
+                           100 * share));
   if (stats.skipped > 0)
-    context.out << fmt::format("{} without a token that counts left out\n", counted(stats.skipped, "conversation"));
+    say(context, fmt::format("{} without a token that counts left out", counted(stats.skipped, are_pairs ? "pair" : each)));
   if (stats.dropped > 0)
-    context.out << fmt::format("warning: the chat template leaves out a part of {}, the first {}\n",
-                               counted(stats.dropped, "conversation"), on_one_line(stats.first_dropped));
+    say(context, fmt::format("warning: the chat template leaves out a part of {}, the first {}", counted(stats.dropped, each),
+                             on_one_line(stats.first_dropped)));
   if (stats.endless > 0)
-    context.out << fmt::format(
-        "warning: in {} no end-of-sequence token counts at the end of what is learned; where answers end with another token, name "
-        "that as eos_token in tokenizer_config.json, or only trident generate --chat stops there\n",
-        counted(stats.endless, "conversation"));
+    say(context, fmt::format("warning: in {} no end-of-sequence token counts at the end of what is learned; where answers end with "
+                             "another token, name "
+                             "that as eos_token in tokenizer_config.json, or only trident generate --chat stops there",
+                             counted(stats.endless, each)));
 }
 
 // The conversations' options, if there are conversations.
@@ -131,23 +133,22 @@ std::int32_t token_of(const std::string& eod, const Tokenizer& vocabulary, const
 
 void say_prepared(const std::string& output, const Tokenizer& vocabulary, const PrepareOptions& options, const PrepareStats& stats,
                   const CommandContext& context) {
-  context.out << fmt::format("{}, {} tokens from {} bytes of text in {:.1f} s, {}/s\n", made(output, stats.documents),
-                             with_commas(stats.tokens), with_commas(stats.bytes), stats.seconds,
-                             bytes_text(static_cast<double>(stats.bytes) / stats.seconds));
+  say(context,
+      fmt::format("{}, {} tokens from {} bytes of text in {:.1f} s, {}/s", made(output, stats.documents), with_commas(stats.tokens),
+                  with_commas(stats.bytes), stats.seconds, bytes_text(static_cast<double>(stats.bytes) / stats.seconds)));
   const auto are = [](std::int64_t n, std::string_view one, std::string_view several) { return n == 1 ? one : several; };
   if (stats.empty_documents > 0)
-    context.out << fmt::format("{} {} empty\n", counted(stats.empty_documents, "document"),
-                               are(stats.empty_documents, "is", "are"));
+    say(context, fmt::format("{} {} empty", counted(stats.empty_documents, "document"), are(stats.empty_documents, "is", "are")));
   if (stats.replaced > 0)
-    context.out << fmt::format("{} {} read as U+FFFD\n", counted(stats.replaced, "ill-formed UTF-8 sequence"),
-                               are(stats.replaced, "was", "were"));
+    say(context, fmt::format("{} {} read as U+FFFD", counted(stats.replaced, "ill-formed UTF-8 sequence"),
+                             are(stats.replaced, "was", "were")));
   if (stats.lone_surrogates > 0)
-    context.out << fmt::format("{} {} read as U+FFFD\n", counted(stats.lone_surrogates, "lone surrogate"),
-                               are(stats.lone_surrogates, "was", "were"));
+    say(context, fmt::format("{} {} read as U+FFFD", counted(stats.lone_surrogates, "lone surrogate"),
+                             are(stats.lone_surrogates, "was", "were")));
   say_what_was_added(vocabulary, options, stats, context);
-  if (options.chat != nullptr) say_what_counts(stats, context);
+  if (options.chat != nullptr) say_what_counts(stats, options.chat->preferences, context);
   if (stats.bad_lines > 0)
-    context.out << fmt::format("{} {} left out\n", counted(stats.bad_lines, "bad line"), are(stats.bad_lines, "was", "were"));
+    say(context, fmt::format("{} {} left out", counted(stats.bad_lines, "bad line"), are(stats.bad_lines, "was", "were")));
 }
 
 }  // namespace
@@ -206,7 +207,7 @@ void data_prepare_command(const Arguments& arguments, const CommandContext& cont
   if (chat) {
     options.chat = &*chat;
     if (const std::string warning = chat_marks(chat->source, *vocabulary).warning; !warning.empty())
-      context.out << fmt::format("warning: {}\n", warning);
+      say(context, fmt::format("warning: {}", warning));
   }
   if (eod) options.eod = token_of(*eod, *vocabulary, source);
   const Interruption interruption("no file was changed");
@@ -225,9 +226,8 @@ void data_prepare_command(const Arguments& arguments, const CommandContext& cont
   });
   line.finish();
   if (stats.was_there) {
-    context.out << made(output, stats.documents)
-                << ", there already: made of these inputs in the same way; --overwrite makes them anew\n";
-    return;
+    return say(context, made(output, stats.documents) +
+                            ", there already: made of these inputs in the same way; --overwrite makes them anew");
   }
   say_prepared(output, *vocabulary, options, stats, context);
 }
@@ -251,11 +251,11 @@ void data_merge_command(const Arguments& arguments, const CommandContext& contex
     line.bytes(done, all);
   });
   line.finish();
-  context.out << fmt::format("{}, {} from {}\n", made(output, stats.documents), counted(stats.tokens, "token"),
-                             counted(std::ssize(inputs), "dataset"));
+  say(context, fmt::format("{}, {} tokens from {}", made(output, stats.documents), with_commas(stats.tokens),
+                           counted(std::ssize(inputs), "dataset")));
   if (stats.counted)
-    context.out << fmt::format("{}.mask: {} of {} count as targets; of inputs without a mask all do\n", on_one_line(output),
-                               *stats.counted, counted(stats.tokens, "token"));
+    say(context, fmt::format("{}.mask: {} of {} tokens count as targets; of inputs without a mask all do", on_one_line(output),
+                             with_commas(*stats.counted), with_commas(stats.tokens)));
 }
 
 void data_pack_command(const Arguments& arguments, const CommandContext& context) {
@@ -295,21 +295,21 @@ void data_pack_command(const Arguments& arguments, const CommandContext& context
   line.finish();
   const std::string_view unit = stats.unit();
   const auto tokens = static_cast<double>(stats.tokens);
-  context.out << fmt::format("{0}.bin, {0}.idx: {1} of at most {2}, {3} of {4}\n", on_one_line(output),
-                             counted(stats.packs, "pack"), counted(options.sequence, "token"), counted(stats.tokens, "token"),
-                             counted(stats.sequences, unit));
-  context.out << fmt::format("efficiency {:.4f} (tokens / (packs x {}))\n",
-                             tokens / (static_cast<double>(stats.packs) * static_cast<double>(options.sequence)), options.sequence);
-  context.out << fmt::format("{} of {} are targets that count ({:.1f} %)\n", stats.targets, counted(stats.tokens, "token"),
-                             100 * static_cast<double>(stats.targets) / tokens);
+  say(context,
+      fmt::format("{0}.bin, {0}.idx: {1} of at most {2}, {3} tokens of {4}", on_one_line(output), counted(stats.packs, "pack"),
+                  counted(options.sequence, "token"), with_commas(stats.tokens), counted(stats.sequences, unit)));
+  say(context, fmt::format("efficiency {:.4f} (tokens / (packs x {}))",
+                           tokens / (static_cast<double>(stats.packs) * static_cast<double>(options.sequence)), options.sequence));
+  say(context, fmt::format("{} of {} tokens are targets that count ({:.1f} %)", with_commas(stats.targets),
+                           with_commas(stats.tokens), 100 * static_cast<double>(stats.targets) / tokens));
   if (stats.left_out > 0)
-    context.out << counted(stats.left_out, unit)
-                << (stats.of_pairs ? " left out: an answer has no target that counts\n"
-                                   : fmt::format(" without a target that counts left out, {} of one token\n", stats.single));
+    say(context, counted(stats.left_out, unit) +
+                     (stats.of_pairs ? " left out: an answer has no target that counts"
+                                     : fmt::format(" without a target that counts left out, {} of one token", stats.single)));
   if (stats.too_long > 0)
-    context.out << fmt::format("{} longer than {} {}; the longest, {}, has {}\n", counted(stats.too_long, unit),
-                               options.sequence, overflow == "split" ? "cut" : "truncated", on_one_line(stats.longest_at),
-                               counted(stats.longest, "token"));
+    say(context,
+        fmt::format("{} longer than {} {}; the longest, {}, has {}", counted(stats.too_long, unit), options.sequence,
+                    overflow == "split" ? "cut" : "truncated", on_one_line(stats.longest_at), counted(stats.longest, "token")));
 }
 
 }  // namespace trident

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <limits>
 #include <ostream>
+#include <sstream>
 
 #include "app/command_line.h"
 #include "app/progress_line.h"
@@ -159,7 +160,8 @@ void print_stretches(const Excerpt& excerpt, const Tokenizer* tokenizer, std::os
   }
 }
 
-void print_text(const Inspection& seen, std::ostream& out) {
+void print_text(const Inspection& seen, const CommandContext& context) {
+  std::ostringstream out;
   const IndexedDataset& dataset = seen.dataset;
   const DatasetSummary& summary = seen.summary;
   const auto line = [&](std::string_view name, const std::string& value) {
@@ -173,7 +175,7 @@ void print_text(const Inspection& seen, std::ostream& out) {
     line("packed", fmt::format("each a pack of at most {}, {:.1f} % full", counted(*seen.record->origin.packed, "token"),
                                100 * summary.mean_length / static_cast<double>(*seen.record->origin.packed)));
   line("sequences", fmt::format("{}{}", dataset.num_sequences(), seen.record && seen.record->origin.pairs ? ", in pairs" : ""));
-  line("tokens", fmt::format("{}", dataset.num_tokens()));
+  line("tokens", with_commas(dataset.num_tokens()));
   if (dataset.mask() != nullptr) line("targets", counted_line(seen));
   line("document length", fmt::format("{} to {} tokens, mean {:.1f}", summary.shortest, summary.longest, summary.mean_length));
   line("ids", summary.ids ? fmt::format("{} to {}", summary.ids->smallest, summary.ids->largest) : "none");
@@ -198,6 +200,7 @@ void print_text(const Inspection& seen, std::ostream& out) {
     out << rest << '\n';
     if (excerpt.text) out << fmt::format("  text {}{}\n", printable(*excerpt.text), rest);
   }
+  context.out << on_screen(out.str(), context);
 }
 
 JsonValue to_json(const Inspection& seen) {
@@ -280,7 +283,8 @@ void data_inspect_command(const Arguments& arguments, const CommandContext& cont
   const Inspection seen{dataset,         std::move(record), summary,
                         tokenizer.get(), options,           excerpts_of(dataset, tokenizer.get(), options)};
   if (json) context.out << to_json_text(to_json(seen)) << '\n';
-  else print_text(seen, context.out);
+  else
+    print_text(seen, context);
 }
 
 }  // namespace trident

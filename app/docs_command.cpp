@@ -73,6 +73,7 @@ void draw_timeline(const Arguments& arguments, const CommandContext& context) {
   CLI::App app("Draw one training step of a configuration as SVG.", "trident docs timeline");
   ConfigFlags flags;
   add_config_flags(app, flags);
+  app.get_option("--config")->required();
   if (!parse_flags(app, arguments, context, {{}, foreign_flag_hint})) return;
   check_named_files(app, {"--config"}, {});
   OptionValues values;

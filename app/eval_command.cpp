@@ -1,14 +1,16 @@
 // trident eval --ckpt DIR | --hf DIR --data PREFIX ... [--ids IDS] [--choices FILE]
+#include <unistd.h>
+
 #include <cstdint>
 #include <exception>
 #include <ostream>
 #include <set>
+#include <sstream>
 
 #include "app/command_line.h"
 #include "app/help_text.h"
 #include "app/progress_line.h"
 #include "core/json_reader.h"
-#include "core/printable.h"
 #include "data/tokenizer/token_ids.h"
 #include "infer/eval/run_eval.h"
 
@@ -111,10 +113,9 @@ void eval_command(const Arguments& arguments, const CommandContext& context) {
   const std::optional<EvalReport> report = run_eval(read, log, *context.make_cuda(), progress);
   if (!report) return;  // another process prints
   line.finish();
-  if (flags.json)
-    context.out << to_json_text(to_json(*report)) << '\n';
-  else
-    context.out << on_lines(to_text(*report));
+  if (flags.json) return void(context.out << to_json_text(to_json(*report)) << '\n');
+  std::istringstream rows(to_text(*report));
+  for (std::string row; std::getline(rows, row);) context.out << shown_line(row, context.console, STDOUT_FILENO) << '\n';
 }
 
 }  // namespace trident

@@ -293,7 +293,7 @@ void add_flags(CLI::App& app, ImportFlags& flags) {
   app.add_flag("--strict", flags.strict, "refuse what is not built yet");
   app.add_flag("--plan", flags.plan, "price a step beside ddp, zero1, zero2, zero3 and gradients reduced once");
   add_config_flags(app, flags.base);
-  app.get_option("--config")->required(false)->description("with --plan: the configuration that the inputs change");
+  app.get_option("--config")->description("with --plan: the configuration that the inputs change");
   app.get_option("--set")->description("with --plan: path=value, what the inputs leave open, such as model.preset=olmo-1b");
   app.add_option("--cluster", flags.cluster, "with --plan: the GPUs, as trident study takes them; else this machine");
   in_range(app.add_option("--gpus", flags.gpus, "with --cluster: how many; else as many as the inputs say"), 1, kMostGpus);

@@ -40,11 +40,8 @@ bool has_flag(const Arguments& arguments, const std::string& flag) {
 
 PlanDetail detail_of(bool program) { return program ? PlanDetail::kProgram : PlanDetail::kSums; }
 
-// Settings alone may say a configuration.
 TrainConfig read_config(const CLI::App& app, const ConfigFlags& flags) {
-  if (flags.file.empty() && flags.settings.empty())
-    throw ConfigError(fmt::format("{0}: --config is required, or --set; see {0} --help", app.get_name()));
-  OptionValues values = values_of_file(flags);
+  OptionValues values = values_of_config(app, flags);
   return with_facts_of_files(config_to_plan(values, flags.settings));
 }
 
@@ -107,7 +104,6 @@ void plan_command(const Arguments& arguments, const CommandContext& context) {
   int ranks = 0;
   bool json = false, program = false;
   add_config_flags(app, flags);
-  app.get_option("--config")->required(false);
   in_range(app.add_option("--ranks", ranks, "ranks of the job, where parallel.data is auto"), 1, kMostGpus);
   app.add_flag("--json", json, "print one JSON object, with every allocation");
   app.add_flag("--program", program, "add what every pipeline stage does in a step, instruction by instruction");
@@ -139,9 +135,9 @@ void plan_cluster_command(const Arguments& arguments, const CommandContext& cont
       "trident plan cluster");
   ConfigFlags flags;
   ClusterQuestion question;
+  std::string html;
   bool json = false, csv = false, program = false;
   add_config_flags(app, flags);
-  app.get_option("--config")->required(false);
   app.add_option("NAME,--cluster", question.cluster,
                  "a name like h100_sxm_ndr, cpu, or the path of a file; required, as NAME or --cluster");
   in_range(app.add_option("--gpus", question.gpus,
@@ -151,7 +147,7 @@ void plan_cluster_command(const Arguments& arguments, const CommandContext& cont
   app.add_flag("--json", json, "print one JSON object, with every allocation");
   app.add_flag("--csv", csv, "print one table of all numbers, with commas");
   app.add_flag("--program", program, "add what every pipeline stage does in a step, instruction by instruction");
-  app.add_option("--html", question.html, "write a report to look at in a browser, in one file");
+  app.add_option("--html", html, "write a report to look at in a browser, in one file");
   app.add_option("--trace", question.trace, "write the simulated step as a trace for ui.perfetto.dev");
   const auto instead = [](const std::string& argument, const std::string& next) {
     if (has_flag({argument}, "--ranks"))
@@ -162,8 +158,11 @@ void plan_cluster_command(const Arguments& arguments, const CommandContext& cont
   check_named_files(app, {"--config", "--cluster"}, {"--html", "--trace"});
   if (csv && json) throw ConfigError("--csv: is another form of what --json prints; leave one of them out");
   const PlanForm form = json ? PlanForm::kJson : csv ? PlanForm::kCsv : PlanForm::kText;
+  if (!html.empty()) question.take_page = [&](ReportPage page) { write_page(html, std::move(page), app, arguments); };
   const std::string answer = plan_on_cluster(read_config(app, flags), question, detail_of(program), form);
-  context.out << (form == PlanForm::kText ? on_screen(answer, context) : on_lines(answer));
+  context.out << (form == PlanForm::kText
+                      ? on_screen(answer, context) + files_text({{html, "a browser"}, {question.trace, "ui.perfetto.dev"}})
+                      : on_lines(answer));
 }
 
 void plan_search_command(const Arguments& arguments, const CommandContext& context) {
@@ -191,7 +190,7 @@ void plan_search_command(const Arguments& arguments, const CommandContext& conte
   if (!parse_flags(app, arguments, context, {{}, foreign_flag_hint})) return;
   check_named_files(app, {"--config", "--cluster"}, {"--write", "--html"});
   if (write.empty()) refuse_given(app, {"--rank"}, "no configuration is written", "add --write FILE");
-  OptionValues values = values_of_file(flags);
+  OptionValues values = values_of_config(app, flags);
   take_to_plan(values, flags.settings);
   SearchRequest request{.config = with_facts_of_files(config_to_search(values)),
                         .held = held_keys(values),
@@ -213,8 +212,9 @@ void plan_search_command(const Arguments& arguments, const CommandContext& conte
   if (rank > shown)
     throw ConfigError(fmt::format("--rank = {}: only {} shown; give another, or a larger --best", rank,
                                   counted(shown, "layout is", "layouts are")));
-  if (!html.empty()) write_file(html, to_html(page_of(found)));
-  context.out << (json ? to_json_text(to_json(found)) + '\n' : on_screen(to_text(found), context));
+  if (!html.empty()) write_page(html, page_of(found), app, arguments);
+  context.out << (json ? to_json_text(to_json(found)) + '\n'
+                       : on_screen(to_text(found), context) + files_text({{html, "a browser"}}));
   if (!write.empty()) {
     const TrainConfig chosen = config_to_plan(values, at(found.best, rank - 1).settings);
     write_file(write, to_json_text(given_to_json(chosen, values), 2) + '\n');
@@ -225,8 +225,9 @@ void plan_search_command(const Arguments& arguments, const CommandContext& conte
     std::ranges::copy(more, std::back_inserter(flags.settings));
   }
   if (json || found.best.empty()) return;
-  const std::string command = command_to_train(flags, values, request.processors ? 1 : gpus / request.cluster.gpus_per_node,
-                                               request.cluster.gpus_per_node);
+  const int nodes = request.processors ? 1 : gpus / request.cluster.gpus_per_node;
+  const std::string command = flags.file.empty() ? "add --write FILE: trident train takes it"
+                                                 : command_to_train(flags, values, nodes, request.cluster.gpus_per_node);
   context.out << fmt::format("\n{}:\n  {}\n",
                              write.empty() ? "to train layout 1" : fmt::format("written: {}; to train it", on_one_line(write)),
                              on_one_line(command));

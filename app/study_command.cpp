@@ -27,11 +27,14 @@ struct StudyFlags {
 };
 
 // The file's specification, then the flags'.
-StudySpec spec_of(const StudyFlags& flags) {
-  const JsonValue file = read_json_file(flags.config.file);
+StudySpec spec_of(const CLI::App& app, const StudyFlags& flags) {
   StudySpec spec;
-  if (is_study(file)) spec = read_study(flags.config.file);
-  else spec.config = flags.config.file;
+  if (!flags.config.file.empty() && is_study(read_json_file(flags.config.file))) {
+    spec = read_study(flags.config.file);
+  } else {
+    values_of_config(app, flags.config);  // refuses where nothing is given
+    spec.config = flags.config.file;
+  }
   for (const std::string& setting : flags.config.settings) OptionValues().take_setting(setting);  // before any point fails by it
   spec.settings.insert(spec.settings.end(), flags.config.settings.begin(), flags.config.settings.end());
   const std::size_t of_file = spec.varied.size();
@@ -102,7 +105,7 @@ void study_command(const Arguments& arguments, const CommandContext& context) {
   if (!parse_flags(app, arguments, context, {{}, foreign_flag_hint})) return;
   if (flags.json && flags.csv) throw ConfigError("--json and --csv: choose one");
   check_study_files(app, {});
-  const StudySpec spec = spec_of(flags);
+  const StudySpec spec = spec_of(app, flags);
   check_study_files(app, spec);
   ProgressLine line(context, "study");
   const auto progress = [&line](std::int64_t done, std::int64_t all) { line.count(done, all, "points"); };
@@ -111,10 +114,11 @@ void study_command(const Arguments& arguments, const CommandContext& context) {
   if (!result.any_possible())
     throw ConfigError(fmt::format("no point of the study can be: {}; vary other values", reasons_text(result)));
   if (!flags.svg.empty()) write_file(flags.svg, study_svg(result));
-  if (!flags.html.empty()) write_file(flags.html, study_html(result));
-  context.out << (flags.json  ? to_json_text(to_json(result)) + '\n'
-                  : flags.csv ? on_lines(to_csv(result))
-                              : on_screen(to_text(result), context));
+  if (!flags.html.empty()) write_page(flags.html, page_of(result), app, arguments);
+  context.out << (flags.json ? to_json_text(to_json(result)) + '\n'
+                  : flags.csv
+                      ? on_lines(to_csv(result))
+                      : on_screen(to_text(result), context) + files_text({{flags.svg, "a browser"}, {flags.html, "a browser"}}));
 }
 
 }  // namespace trident

@@ -147,7 +147,7 @@ const std::vector<Subcommand>& subcommands() {
        .summary = "text to token ids and back; what a tokenizer does, and whether two are one",
        .actions = {{"encode", "[--tokenizer T] [FILE|-]", "the ids of each line", tokenizer_encode_command},
                    {"decode", "[--tokenizer T] [FILE|-]", "the text of each line of ids", tokenizer_decode_command},
-                   {"show", "[--tokenizer T]", "what it does to a text", tokenizer_show_command},
+                   {"show", "[--tokenizer T] [FILE]", "what it does to a text", tokenizer_show_command},
                    {"render", "--messages F", "the text that a chat template makes", tokenizer_render_command},
                    {"diff", "A B", "whether two give the same ids: 0 they do, 1 a text differs", tokenizer_diff_command}}},
       {.name = "convert", .summary = "Hugging Face folders to checkpoints and back", .run = convert_command},

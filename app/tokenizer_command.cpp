@@ -118,14 +118,24 @@ void tokenizer_decode_command(const Arguments& arguments, const CommandContext& 
 }
 
 void tokenizer_show_command(const Arguments& arguments, const CommandContext& context) {
-  CLI::App app("Say what a tokenizer does to a text, step by step.", "trident tokenizer show");
+  CLI::App app("Say what a tokenizer does to a text, step by step; of a FILE also into which tokens it cuts each line.",
+               "trident tokenizer show");
   TokenizerFlags flags;
   add_tokenizer_flags(app, flags);
+  app.add_option("FILE", flags.file, "a text, also compressed; - is standard input");
   if (!parse_flags(app, arguments, context)) return;
   const auto tokenizer = load_tokenizer(flags.source());
   context.out << on_one_line(tokenizer->name()) << '\n';
   for (const std::string& line : tokenizer->description()) context.out << fmt::format("  {}\n", on_one_line(line));
   context.out << fmt::format("  ids 0 to {}\n  fingerprint {}\n", tokenizer->vocab_size() - 1, tokenizer->fingerprint());
+  if (app.count("FILE") == 0) return;
+  const auto encoder = tokenizer->new_encoder();
+  each_line(flags.file, context, [&](std::string_view text, std::int64_t) {
+    std::vector<std::int32_t> ids;
+    encoder->encode(text, &ids);
+    context.out << '\n';
+    for (const std::int32_t id : ids) context.out << fmt::format("{:8}  {}\n", id, in_quotes(tokenizer->token_text(id)));
+  });
 }
 
 void tokenizer_render_command(const Arguments& arguments, const CommandContext& context) {

@@ -129,7 +129,6 @@ void train_command(const Arguments& arguments, const CommandContext& context) {
   std::string print_config;
   std::vector<std::string> imports;
   add_config_flags(app, flags);
-  app.get_option("--config")->required(false);
   app.add_option("--import", imports, "another system's file or command, over what --config says: see trident import")
       ->type_name("FILE ...");
   app.add_flag("--print-config{json}", print_config,

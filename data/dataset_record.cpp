@@ -223,6 +223,15 @@ std::optional<DatasetRecord> record_alone(const std::string& prefix) {
 
 }  // namespace
 
+std::unique_ptr<Tokenizer> load_recorded(const std::string& name, const RecordedTokenizer& recorded_then) {
+  try {
+    std::unique_ptr<Tokenizer> tokenizer = load_tokenizer(name, "data.tokenizer");
+    if (recorded(*tokenizer) == recorded_then) return tokenizer;
+  } catch (const Error&) {  // it has moved
+  }
+  return nullptr;
+}
+
 DatasetOrigin origin_in_record(const std::string& prefix) {
   std::optional<DatasetRecord> record = record_alone(prefix);
   return record ? std::move(record->origin) : DatasetOrigin();

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -71,6 +72,8 @@ void refuse_other_around(const std::string& record, const RecordedTokenizer& rec
 // The rule by which a model that learned from these data sets reads a text: the first record's, else the default.
 TextRule rule_of_data(std::span<const std::string> prefixes, const Tokenizer& tokenizer, const ReadAt& read_at = ::pread);
 std::string described(const RecordedTokenizer& tokenizer);  // for messages
+// The tokenizer of this name, or place, where it is still the recorded one; else nullptr.
+std::unique_ptr<Tokenizer> load_recorded(const std::string& name, const RecordedTokenizer& recorded_then);
 
 // The record of a prefix, nothing where there is none. One that cannot be read or does not fit PREFIX.bin, PREFIX.idx and
 // PREFIX.mask: DataError that says what differs. Reads at most 64 KiB of each.

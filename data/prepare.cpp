@@ -216,7 +216,7 @@ class Preparation {
       origin.tokenizer = recorded(tokenizer_, {.around = all_usual_ ? Around::kAdded : Around::kLeftOut});
     if (writer_.num_documents() == 0 && stats_.skipped > 0)
       throw DataError(fmt::format("--input: no token counts in any of {}; look at one with trident tokenizer render",
-                                  counted(stats_.skipped, "conversation")));
+                                  counted(stats_.skipped, options_.chat->preferences ? "pair" : "conversation")));
     if (writer_.num_documents() == 0)
       throw DataError(
           fmt::format("--input: all {} lines are bad; name the key of the text by --json-key, or mend them", stats_.bad_lines));

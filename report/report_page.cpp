@@ -80,6 +80,7 @@ class PageWriter {
     out += fmt::format("</style>\n</head>\n<body>\n<main>\n<header><h1>{}</h1><p>{}</p></header>\n", html_escaped(page.title),
                        html_escaped(page.subtitle));
     out += left_out.text + body_;
+    if (!page.made_by.empty()) out += fmt::format("<p class=\"remark\">{}</p>\n", html_escaped(page.made_by));
     out += "</main>\n";
     if (draws_charts_)
       out += fmt::format("<script>\n/*!\n{}*/\n{}\n{}</script>\n", uplot_license(), uplot_script(), chart_script());

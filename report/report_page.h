@@ -47,6 +47,7 @@ struct ReportSection {
 struct ReportPage {
   std::string title, subtitle;
   std::vector<ReportSection> sections;
+  std::string made_by = {};  // at the end, small; "": nothing
   int reload_seconds = 0;  // the page loads itself again; 0: never
   // The document is no larger: blocks that do not fit are left out, and named at its beginning. 0: no bound.
   std::size_t most_bytes = 0;

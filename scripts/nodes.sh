@@ -10,6 +10,7 @@
 #   NODES       their names
 #   ON_NODE     "$ON_NODE" n2 COMMAND... runs COMMAND on n2
 #   LINK        "$LINK" n2 down|up takes the link of n2 away, and gives it back
+#   KILL        "$KILL" n2 kills every process of n2, as a power cut does; its link stays up
 #   for mpirun  the nodes with S slots each (default: as many as there are cores), how to reach them, ranks that yield and are not pinned:
 #               every node believes that it owns all cores
 #   for srun    with --slurm, a running Slurm cluster of these nodes with S cores each
@@ -165,9 +166,16 @@ cat >$place/link <<'LINK'
 #!/bin/sh
 exec ip link set "$1" "$2"
 LINK
-chmod +x $place/link
+cat >$place/kill <<'KILL'
+#!/bin/sh
+node=$(stat -Lc %i "/dev/shm/nodes/$1/uts") || exit
+for process in /proc/[0-9]*; do
+  [ "$(stat -Lc %i "$process/ns/uts" 2>/dev/null)" != "$node" ] || kill -KILL "${process#/proc/}"
+done
+KILL
+chmod +x $place/link $place/kill
 mkdir /dev/shm/tmp
-export NODES="${names[*]}" ON_NODE=$place/on_node LINK=$place/link TMPDIR=/dev/shm/tmp
+export NODES="${names[*]}" ON_NODE=$place/on_node LINK=$place/link KILL=$place/kill TMPDIR=/dev/shm/tmp
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 # Open MPI 4 reads OMPI_MCA_*; 5 starts processes with PRRTE and reads its own (PRTE_MCA_*) beside OMPI_MCA_*.
 export OMPI_MCA_plm_rsh_agent=$place/on_node PRTE_MCA_plm_ssh_agent=$place/on_node

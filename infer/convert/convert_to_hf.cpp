@@ -299,14 +299,15 @@ class Exporter {
       std::erase_if(names, [&](const std::string& name) { return name == kHfIndexName || (tokenizer && is_of_tokenizer(name)); });
       copy_carried(folder, names, to);
     }
-    if (tokenizer) write_ends(to);
     const JsonValue::Object ids = special_ids();
     const std::string generation = to + "/" + std::string(kGenerationName);
-    if (is_there(generation) || ids.empty() || file_exists(carried_ + "/" + std::string(kConfigName))) return;
-    JsonValue json;
-    json.set("_from_model_config", true);
-    for (const JsonMember& id : ids) json.set(id.key, id.value);
-    write_file(generation, to_json_text(json, 2) + "\n");
+    if (!is_there(generation) && !ids.empty() && !file_exists(carried_ + "/" + std::string(kConfigName))) {
+      JsonValue json;
+      json.set("_from_model_config", true);
+      for (const JsonMember& id : ids) json.set(id.key, id.value);
+      write_file(generation, to_json_text(json, 2) + "\n");
+    }
+    if (tokenizer) write_ends(to);  // into both files
   }
 
   WeightsSource source_;

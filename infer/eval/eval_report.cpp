@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "core/counted.h"
+#include "core/number_text.h"
 
 namespace trident {
 namespace {
@@ -42,7 +43,8 @@ std::string line_of(const LossSum& sum, bool knows_bytes) {
   if (sum.tokens == 0) return "no token to predict";
   const std::optional<double> bits = knows_bytes ? sum.bits_per_byte() : std::nullopt;
   return fmt::format("loss {:.6f}  ppl {:.4f}  token accuracy {:.4f}{}  {}", sum.loss(), sum.perplexity(), sum.token_accuracy(),
-                     bits ? fmt::format("  bits per byte {:.5f}", *bits) : "", counted(sum.tokens, "token"));
+                     bits ? fmt::format("  bits per byte {:.5f}", *bits) : "",
+                     sum.tokens == 1 ? "1 token" : with_commas(sum.tokens) + " tokens");
 }
 
 JsonValue::Array answers_of(const ChoicesReport& choices) {

@@ -290,7 +290,7 @@ ForwardModel read_model(const EvalOptions& options, EvalWork& work) {
   if (options.stride && *options.stride > sequence)
     throw ConfigError(fmt::format("--stride = {}: windows of {} tokens would leave tokens out; use at most --sequence",
                                   *options.stride, sequence));
-  const ModelTokenizer tokenizer = find_tokenizer(options.tokenizer, config.data.tokenizer, model.checkpoint, model.key);
+  const ModelTokenizer tokenizer = find_tokenizer(options.tokenizer, config.data, model.checkpoint, model.key);
   work = make_work(options, config.data, architecture, sequence, tokenizer);
   work.why_no_bytes = tokenizer.refused ? tokenizer.refused->what() : "none is named, and the model's folder has none";
   // Sequences that tensor ranks share out must be a multiple of the tensor degree.

@@ -12,6 +12,7 @@
 #include "data/tokenizer/token_ids.h"
 #include "data/tokenizer/tokenizer.h"
 #include "infer/generate/token_loop.h"
+#include "train/run/model_tokenizer.h"
 
 namespace trident {
 namespace {
@@ -63,8 +64,13 @@ std::shared_ptr<const SampleMaker> find_eval_samples(const TrainConfig& config, 
   const EvalConfig& eval = config.eval;
   if (!eval.has_samples()) return nullptr;
   const auto found = std::make_shared<EvalSamples>();
-  if (config.data.tokenizer) found->tokenizer = load_tokenizer(*config.data.tokenizer, "data.tokenizer");
-  else if (!eval.samples.empty()) found->tokenizer = load_tokenizer(*config.model.init_from, "model.init_from");
+  if (config.data.tokenizer || eval.samples.empty() || !config.model.init_from)
+    found->tokenizer = tokenizer_of_run(config.data);
+  else
+    found->tokenizer = load_tokenizer(*config.model.init_from, "model.init_from");
+  if (found->tokenizer == nullptr && !eval.samples.empty())
+    throw ConfigError(
+        "eval.samples: data.tokenizer is null, and texts need one; name the tokenizer of the data, or give ids in eval.sample_ids");
   const Tokenizer* const tokenizer = found->tokenizer.get();
   GenerateRequest& request = found->request;
   std::int64_t longest = 0;

@@ -173,11 +173,8 @@ std::vector<std::string> unpriced(const PlanHardware& hardware, const RunPlan& p
   if (!hardware.on_gpus()) return notes;
   if (plan.config.cuda.graphs)
     notes.emplace_back("cuda.graphs: a graph is priced as one launch; that its kernels follow each other sooner is not priced");
-  const std::int64_t width = plan.model.hidden / plan.tensor_layout.degree;
-  if (width < hardware.fitted_width)
-    notes.push_back(fmt::format("the profile's products were fitted on models at least {} wide (over tensor ranks); this one is {} "
-                                "wide, where what a product takes besides its inner loop decides, and is less sure",
-                                hardware.fitted_width, width));
+  if (std::string note = width_note(hardware, plan.model.hidden / plan.tensor_layout.degree); !note.empty())
+    notes.push_back(std::move(note));
   if (plan.compute != DType::kF32) {
     if (tf32) notes.push_back(fmt::format("cuda.tf32 changes nothing: products are in {}", to_string(plan.compute)));
     return notes;
@@ -206,6 +203,14 @@ RunPlan run_plan_on(const PlanHardware& hardware, const TrainConfig& asked, int 
 }
 
 }  // namespace
+
+std::string width_note(const PlanHardware& hardware, std::int64_t width) {
+  if (width >= hardware.fitted_width) return "";
+  return fmt::format(
+      "the profile's products were fitted on models at least {} wide (over tensor ranks); this one is {} wide, where "
+      "what a product takes besides its inner loop decides, and is less sure",
+      hardware.fitted_width, width);
+}
 
 PlanHardware hardware_of(const Cluster& cluster) {
   const GpuRates& gpu = cluster.gpu;

@@ -47,6 +47,10 @@ PlanHardware hardware_of(const Cluster& cluster);
 PlanHardware hardware_of(const CpuRates& rates);
 PlanHardware shipped_processors();  // of the profile that comes with the program, with what its predictions are known to be off
 
+// Says that prices of products this wide (hidden over tensor ranks) are less sure, because the profile was fitted on wider ones; ""
+// where it was not.
+std::string width_note(const PlanHardware& hardware, std::int64_t width);
+
 // Groups of more than one that a rank calls, each of which has channels of its own: `data` counts the ranks that gradients are
 // reduced over.
 int num_communicators(const ModelConfig& model, const TensorLayout& tensor, int data, int pipeline, bool shards_optimizer);

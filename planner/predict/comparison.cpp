@@ -253,7 +253,7 @@ std::vector<std::string> off_lines(const Comparison& c) {
 std::vector<std::string> to_lines(const Comparison& c) {
   std::vector<std::string> lines;
   if (c.predicted && !c.not_judged.empty()) {
-    lines.push_back(fmt::format("predicted by {} beside measured: see comparison.json ({}; times are not judged)",
+    lines.push_back(fmt::format("predicted beside measured, by {}: see comparison.json ({}; times are not judged)",
                                 c.predicted->profile, c.not_judged));
     for (std::string& line : off_lines(c)) lines.push_back(std::move(line));
     return lines;
@@ -263,7 +263,7 @@ std::vector<std::string> to_lines(const Comparison& c) {
         c.by_processor
             ? fmt::format("CPU time of a step, all {:.0f} ranks, over the {:g} that work at once", c.ranks, c.ranks_at_once)
             : "a step, mean over ranks";
-    lines.push_back(fmt::format("predicted by {} beside measured: {}", c.predicted->profile, clock));
+    lines.push_back(fmt::format("predicted beside measured, by {}: {}", c.predicted->profile, clock));
   } else {
     lines.push_back("predicted beside measured, without the time of a step: " + c.why_not);
   }

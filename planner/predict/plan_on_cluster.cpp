@@ -3,7 +3,6 @@
 #include <cstdint>
 
 #include "core/check.h"
-#include "core/file_io.h"
 #include "planner/predict/plan_page.h"
 #include "planner/predict/plan_timeline.h"
 #include "planner/price/cluster.h"
@@ -44,11 +43,7 @@ std::string plan_on_cluster(const TrainConfig& config, const ClusterQuestion& qu
   const PlanHardware hardware = hardware_for(config, question);
   const ClusterReport report = report_on(hardware, config, question.gpus, question.tokens);
   const ClusterForecast& plan = report.plan;
-  if (!question.html.empty()) {
-    AtomicFile file(question.html);
-    file.append(to_html(page_of(report)));
-    file.commit();
-  }
+  if (question.take_page) question.take_page(page_of(report));
   if (!question.trace.empty()) write_plan_trace(question.trace, plan.plan, plan.forecast);
   if (form == PlanForm::kCsv) return to_csv(report);
   const DryPlan stages{plan.plan, plan.forecast.stages, hardware.on_gpus() ? Certainty::kMost : Certainty::kExact};

@@ -256,6 +256,7 @@ class Search {
       result_.best = without_variations(ranked.best, request_.keep);
       if (ranked.best.size() < kept || result_.best.size() >= request_.keep) break;
     }
+    if (!result_.best.empty()) result_.less_sure = width_note(hardware_, model_.hidden / result_.best.front().layout.tensor);
     result_.simulation_seconds = simulation_seconds_ / static_cast<double>(simulations);
     result_.timed = ranked.timed;
     for_each_index(result_.best.size(), request_.threads, [&](std::size_t i) { describe(result_.best[i]); });

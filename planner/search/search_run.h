@@ -58,6 +58,7 @@ struct SearchResult {
   std::int64_t device_bytes = 0;  // of a GPU; of the machine whose processors they are, 0: not known
   std::vector<FoundLayout> best;  // none a variation of another
   std::vector<FoundLayout> not_trainable;  // context parallel and hybrid sharded: scored by estimates
+  std::string less_sure;                   // width_note() of the best
   std::size_t more_not_trainable = 0;      // slower ones, which are counted alone
   std::optional<ErrorBand> band;           // of times; nothing: none is known
   Rejections rejections;

@@ -86,7 +86,18 @@ std::string equals_text(const SearchResult& result) {
   const double most = result.band->high * result.best.front().seconds;
   const auto beyond = std::ranges::find_if(result.best, [&](const FoundLayout& it) { return it.seconds > most; });
   const std::int64_t equal = beyond - result.best.begin();
-  return equal < 2 ? "" : fmt::format("1 {} {} are equal within the error of predictions\n", equal == 2 ? "and" : "to", equal);
+  return equal < 2 ? "" : fmt::format("1 {} {} are equal within the error of predictions", equal == 2 ? "and" : "to", equal);
+}
+
+// Sentences about all of them.
+std::vector<std::string> caveats(const SearchResult& result) {
+  std::vector<std::string> lines{
+      equals_text(result),
+      fmt::format("MFU is model FLOPs of a step, attention in full, over {}",
+                  result.on_processors() ? "what all cores reach in the fastest product" : "the GPUs' dense 16-bit peak"),
+      result.less_sure};
+  std::erase(lines, "");
+  return lines;
 }
 
 JsonValue sync_of(const SearchLayout& layout) { return layout.reduces_once ? JsonValue("step") : JsonValue(); }
@@ -168,7 +179,7 @@ std::string to_text(const SearchResult& result) {
                      '\n';
   std::size_t number = 0;
   for (const FoundLayout& found : result.best) text += entry(++number, found, result);
-  text += equals_text(result);
+  for (const std::string& line : caveats(result)) text += line + '\n';
   if (!result.not_trainable.empty()) {
     text += "\nestimates beside the best, not trainable yet (context parallel; sharding within groups of ranks):\n";
   }
@@ -280,8 +291,9 @@ ReportPage page_of(const SearchResult& result) {
   const auto count = [](std::size_t layouts) { return with_commas(static_cast<std::int64_t>(layouts)); };
   Paragraph looked{fmt::format("{} layouts looked at, {} fit, {} timed. Predicted, not measured.", count(result.layouts),
                                count(result.fitting), count(result.timed))};
-  page.sections.push_back({"The fastest", {std::move(looked), layouts_table(result.best, 1, result), flags_table(result.best),
-                                           bars_of(result.best)}});
+  page.sections.push_back({"The fastest",
+                           {std::move(looked), layouts_table(result.best, 1, result), BulletList{caveats(result)},
+                            flags_table(result.best), bars_of(result.best)}});
   if (!result.not_trainable.empty())
     page.sections.push_back({"Estimates beside them, not trainable yet",
                              {Paragraph{"Context parallel; sharding within groups of ranks."},

@@ -1,5 +1,6 @@
 #include "planner/study/study.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -24,6 +25,7 @@
 #include "train/launch/run_training.h"
 #include "train/plan/machine.h"
 #include "train/plan/run_plan.h"
+#include "train/run/run_report.h"
 #include "train/run/zero_cost.h"
 
 namespace trident {
@@ -86,9 +88,19 @@ StudyHardware processor_hardware(const CpuRates& rates) {
           }};
 }
 
+namespace {
+
+void add_new(std::vector<std::string>& lines, std::string line) {
+  if (std::ranges::find(lines, line) == lines.end()) lines.push_back(std::move(line));
+}
+
+}  // namespace
+
 StudyResult run_study(const StudySpec& spec, const StudyHardware& hardware, const ExecutePoint& execute,
                       const OnProgress& progress) {
   StudyResult result{.spec = spec,
+                     .models = {},
+                     .batches = {},
                      .hardware = hardware.name,
                      .counted_as = hardware.counted_as,
                      .held = held_fixed(spec, hardware.counted_as),
@@ -103,6 +115,9 @@ StudyResult run_study(const StudySpec& spec, const StudyHardware& hardware, cons
       PointConfig chosen = config_of(spec, row.point);
       chosen.config = with_facts_of_files(std::move(chosen.config));
       hardware.price(chosen, row);
+      add_new(result.models, model_text(resolve_model(chosen.config)));
+      add_new(result.batches, fmt::format("{} of {} tokens", counted(chosen.config.batch.global, "sequence"),
+                                          with_commas(chosen.config.batch.sequence)));
       if (execute) execute(chosen, row);
     } catch (const ConfigError& error) {
       row.reason = error.what();

@@ -58,6 +58,7 @@ struct StudyRow {
 
 struct StudyResult {
   StudySpec spec;
+  std::vector<std::string> models, batches;  // lines, each once: of points that can be
   std::string hardware;           // what prices are of
   std::string counted_as = "GPU";   // what rows' gpus are; "rank" on processors
   std::vector<std::string> held;  // sentences: what stays the same, and what efficiency is

@@ -93,7 +93,7 @@ std::vector<std::string> settings_of(const StudySpec& spec, std::size_t arm) {
 
 TrainConfig config_with(const StudySpec& spec, const std::vector<std::string>& settings) {
   OptionValues values = spec.given.value_or(OptionValues());
-  if (!spec.given) values.take_file(read_json_file(spec.config), spec.config);
+  if (!spec.config.empty()) values.take_file(read_json_file(spec.config), spec.config);
   return config_to_plan(values, settings);
 }
 

@@ -1,9 +1,12 @@
 #include "planner/study/study_table.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -11,7 +14,6 @@
 #include "core/json_by_name.h"
 #include "core/number_text.h"
 #include "planner/study/study_keys.h"
-#include "report/report_page.h"
 #include "report/svg_plot.h"
 
 namespace trident {
@@ -157,8 +159,31 @@ Table table_of(const StudyResult& result) {
   return table;
 }
 
+namespace {
+
+// "model: ...", or "models: ...; ...; and 3 more".
+std::string names_text(const char* one, const char* several, std::span<const std::string> lines) {
+  constexpr std::size_t kMost = 3;
+  return fmt::format("{}: {}{}", lines.size() == 1 ? one : several,
+                     fmt::join(lines.first(std::min(kMost, lines.size())), "; "),
+                     lines.size() <= kMost ? "" : fmt::format("; and {} more", lines.size() - kMost));
+}
+
+std::vector<std::string> studied(const StudyResult& result) {
+  const StudySpec& spec = result.spec;
+  const std::string settings = fmt::format("{}", fmt::join(spec.settings, ", "));
+  std::vector<std::string> lines{
+      fmt::format("configuration: {}{}{}", spec.config, spec.config.empty() || settings.empty() ? "" : " with ", settings)};
+  if (!result.models.empty()) lines.push_back(names_text("model", "models", result.models));
+  if (!result.batches.empty()) lines.push_back(names_text("batch", "batches", result.batches));
+  return lines;
+}
+
+}  // namespace
+
 std::string to_text(const StudyResult& result) {
   std::string text = result.spec.title.empty() ? "" : result.spec.title + '\n';
+  for (const std::string& line : studied(result)) text += line + '\n';
   text += "prices of: " + result.hardware + '\n';
   for (const std::string& sentence : result.held) text += sentence + '\n';
   text += '\n' + to_text(table_of(result));
@@ -170,6 +195,9 @@ std::string to_text(const StudyResult& result) {
 JsonValue to_json(const StudyResult& result) {
   return JsonValue::Object{{"study", result.spec.title},
                            {"config", result.spec.config},
+                           {"set", JsonValue::Array(result.spec.settings.begin(), result.spec.settings.end())},
+                           {"models", JsonValue::Array(result.models.begin(), result.models.end())},
+                           {"batches", JsonValue::Array(result.batches.begin(), result.batches.end())},
                            {"hardware", result.hardware},
                            {"counted_as", result.counted_as},
                            {"scaling", to_string(result.spec.scaling)},
@@ -245,12 +273,12 @@ std::string study_svg(const StudyResult& result) {
   return result.spec.varies_gpus() ? line_plot_svg(efficiency_plot(result)) : stacked_bars_svg(time_bars(result));
 }
 
-std::string study_html(const StudyResult& result) {
+ReportPage page_of(const StudyResult& result) {
   require_rows(result);
   ReportPage page{.title = result.spec.title.empty() ? "Study" : result.spec.title,
                   .subtitle = "prices of: " + result.hardware,
                   .sections = {}};
-  ReportSection what{.title = "What is compared", .blocks = {}};
+  ReportSection what{.title = "What is compared", .blocks = {BulletList{studied(result)}}};
   for (const std::string& sentence : result.held) what.blocks.push_back(Paragraph{sentence});
   if (!result.causes.empty()) what.blocks.push_back(BulletList{result.causes});
   page.sections.push_back(std::move(what));
@@ -264,7 +292,7 @@ std::string study_html(const StudyResult& result) {
   pictures.blocks.push_back(time_bars(result));
   page.sections.push_back(std::move(pictures));
   page.sections.push_back({.title = "Numbers", .blocks = {table_of(result)}});
-  return to_html(page);
+  return page;
 }
 
 }  // namespace trident

@@ -5,6 +5,7 @@
 
 #include "core/json_reader.h"
 #include "planner/study/study_result.h"
+#include "report/report_page.h"
 #include "report/table.h"
 
 namespace trident {
@@ -13,11 +14,11 @@ namespace trident {
 // are seconds of a step.
 Table table_of(const StudyResult& result);
 
-// Title, hardware, what is held fixed; the table; causes.
+// Title, configuration, models, batches, hardware, what is held fixed; the table; causes.
 std::string to_text(const StudyResult& result);
 
-// {"study", "config", "hardware", "counted_as" ("GPU", or "rank" of processors: what "gpus" are), "scaling",
-// "held_fixed": [...], "rows": [{"arm", "settings": {key: value}, "gpus", "possible", ...}],
+// {"study", "config", "set": [...], "models": [...], "batches": [...], "hardware", "counted_as" ("GPU", or "rank" of processors:
+// what "gpus" are), "scaling", "held_fixed": [...], "rows": [{"arm", "settings": {key: value}, "gpus", "possible", ...}],
 //  "causes": [...]}. A row that cannot be has "reason", others: "replicas", "micro_batches", "tokens_per_step", "step_s", "parts_s"
 // {part: s}, "tokens_per_s", "tokens_per_s_per_gpu", "mfu" (null: no peak known), "bubble_over_ideal", "memory_bytes",
 // "optimizer_bytes", "memory_there_bytes" (null: not known), "fits", "bytes_sent" {axis: bytes of a GPU}, "gathers", "reductions"
@@ -35,8 +36,7 @@ std::string to_csv(const StudyResult& result);
 // a bar for each row. Rows that cannot be are left out; ConfigError where none can be.
 std::string study_svg(const StudyResult& result);
 
-// Everything that to_text() says, with efficiency and tokens/s over GPUs where these vary, and time by part; one file that needs
-// nothing else.
-std::string study_html(const StudyResult& result);
+// Everything that to_text() says, with efficiency and tokens/s over GPUs where these vary, and time by part.
+ReportPage page_of(const StudyResult& result);
 
 }  // namespace trident

@@ -13,6 +13,7 @@
 #include "app/subcommands.h"
 #include "core/file_io.h"
 #include "planner/price/kept_profile.h"
+#include "tests/support/error_text.h"
 #include "tests/support/no_gpus.h"
 #include "train/config/option_docs.h"
 #include "train/plan/machine.h"
@@ -216,12 +217,19 @@ TEST_F(CommandLine, BadFlags) {
                  "--rank: no configuration is written; add --write FILE");
   expect_refusal(search, "--gpus: missing; write --gpus N");
   expect_refusal({"plan", "search", "--config", config_, "--cluster", "h10"}, "; did you mean \"h100_sxm_ndr\"?");
-  expect_refusal({"plan", "search"}, "trident plan search: --config is required; see trident plan search --help");
-  expect_refusal({"plan"}, "trident plan: --config is required, or --set; see trident plan --help");
-  expect_refusal({"plan", "cluster", "h100_sxm_ndr"}, "trident plan cluster: --config is required, or --set");
+  for (const Arguments& words : {Arguments{"plan"}, {"plan", "cluster", "h100_sxm_ndr"}, {"plan", "search"}, {"study"}, {"bench"}})
+    expect_refusal(words,
+                   ": nothing says which model; give --config FILE (JSON, such as configs/laptop.json), or --set "
+                   "model.preset=NAME and more; see trident " +
+                       words[0]);
+  for (const char* const action : {"cluster", "search"})
+    expect_refusal({"plan", action, config_, "--gpus", "8"},
+                   "give --config " + config_ + " if that is the configuration, or --set");
   expect_refusal({"help", "dpo"}, "; trident docs finetuning is about it");
-  const Arguments settings{"plan", "--set", "model.preset=llama-1m", "--set", "batch.global=2", "--set", "batch.sequence=16"};
-  EXPECT_EQ(run(settings).exit_code, 0) << "settings alone are a configuration";
+  const Arguments settings{"--set", "model.preset=llama-1m", "--set", "batch.global=2", "--set", "batch.sequence=16"};
+  for (const Arguments& words :
+       {Arguments{"plan"}, {"plan", "search", "cpu"}, {"study", "--cluster", "cpu", "--vary", "micro=1|2"}})
+    EXPECT_EQ(run(plus(words, settings)).exit_code, 0) << "settings alone are a configuration";
   // A word of a closed list that is none.
   expect_refusal({"ckpt", "shwo"}, "; did you mean \"show\"?");
   expect_refusal({"completion", "zhs"}, "; did you mean \"zsh\"?");

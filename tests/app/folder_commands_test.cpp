@@ -147,16 +147,35 @@ TEST_F(FolderCommands, AConvertedCheckpointNamesNoTokenizer) {
 }
 
 // data.tokenizer cannot be derived from the vocabulary, and the record beside the data has it.
-TEST_F(FolderCommands, TheTokenizerThatMadeTheDataIsNamed) {
-  const std::string data = place_ / "mine", run = place_ / "run";
+TEST_F(FolderCommands, TheTokenizerThatMadeTheDataIsFound) {
+  const std::string data = place_ / "mine", run = place_ / "run", tokenizer = place_ / "tok", hf = place_ / "hf";
+  fs::create_directories(tokenizer);
+  for (const char* const name : {"/vocab.json", "/merges.txt"})
+    fs::copy(TRIDENT_SOURCE_DIR "/data/gpt2" + std::string(name), tokenizer);
   write_file(place_ / "mine.txt", std::string(400, 'a'));
-  succeeded(run_program({"data", "prepare", "--input", place_ / "mine.txt", "--tokenizer", "bytes", "--output", data}));
-  write_file(place_ / "mine.json", R"({"model": {"model_type": "llama", "vocab_size": 260, "hidden_size": 16,
+  succeeded(run_program({"data", "prepare", "--input", place_ / "mine.txt", "--tokenizer", tokenizer, "--output", data}));
+  write_file(place_ / "mine.json", R"({"model": {"model_type": "llama", "vocab_size": 50260, "hidden_size": 16,
       "num_hidden_layers": 1, "intermediate_size": 32, "num_attention_heads": 2, "max_position_embeddings": 32},
       "batch": {"global": 1, "sequence": 16}, "optimizer": {"lr": 0.001},
-      "run": {"steps": 1, "dir": ")" + run + R"("}, "data": {"train": ")" + data + "\"}}");
+      "eval": {"every": 1, "steps": 1, "samples": "a", "sample_tokens": 8},
+      "run": {"steps": 1, "dir": ")" + run +
+                                       R"("}, "data": {"train": ")" + data + R"(", "valid": ")" + data + "\"}}");
   said({"train", "--config", place_ / "mine.json"});
-  expect_one_line(run_program({"generate", "--ckpt", run, "--prompt", "a"}), 64, {"its data were made with --tokenizer bytes"});
+  EXPECT_TRUE(
+      parse_json(read_file(run + "/config.resolved.json"), "c", {.max_depth = 9}).find("data")->find("tokenizer")->is_null());
+  expect_parts(read_file(run + "/samples.jsonl"), {"\"text\":"});
+  const std::string evals = read_file(run + "/eval.jsonl");
+  EXPECT_TRUE(parse_json(evals.substr(0, evals.find('\n')), "eval.jsonl").find("valid_bits_per_byte")->is_number()) << evals;
+  EXPECT_TRUE(eval("--ckpt", run, {"--ids", "5 17 2"}).find("bits_per_byte")->is_number());
+  const std::vector<std::string> prompt{"generate", "--ckpt", run, "--prompt", "a", "--max-new-tokens", "8"};
+  EXPECT_EQ(said(prompt), said(plus(prompt, {"--tokenizer", tokenizer})));
+  succeeded(run_program({"convert", "--from", "ckpt", run, "--to", "hf", hf}));
+  EXPECT_EQ(read_file(hf + "/vocab.json"), read_file(tokenizer + "/vocab.json"));
+  // Another of that name is not the data's.
+  fs::rename(tokenizer + "/merges.txt", place_ / "merges.txt");
+  expect_one_line(run_program(prompt), 64, {"its data were made with --tokenizer " + tokenizer});
+  expect_one_line(run_program({"train", "--config", place_ / "mine.json", "--set", "run.dir=" + run + "2"}), 64,
+                  {"eval.samples: data.tokenizer is null, and texts need one"});
 }
 
 TEST_F(FolderCommands, ChoicesWithoutNumbersAreNotJudged) {

@@ -155,11 +155,16 @@ TEST(PlanOnACluster, ADeviceOfOtherMemoryIsNotCalledTheGpu) {
 
 TEST(PlanOnACluster, WritesAPageAndATrace) {
   const TemporaryFolder folder;
-  succeeded(plan({"--cluster", "h100_sxm_ndr", "--html", folder / "plan.html", "--trace", folder / "step.json", "--csv"}));
+  const std::vector<std::string> words{"--cluster",          "h100_sxm_ndr", "--html",
+                                       folder / "plan.html", "--trace",      folder / "step.json"};
+  const std::string files = fmt::format("\n{}: open it in a browser\n{}: open it in ui.perfetto.dev\n", words[3], words[5]);
+  EXPECT_TRUE(succeeded(plan(words)).out.ends_with(files));
+  EXPECT_EQ(succeeded(plan(plus(words, {"--csv"}))).out.find("open it"), std::string::npos);
   const std::string html = read_file(folder / "plan.html");
   EXPECT_TRUE(html.starts_with("<!doctype html>"));
   EXPECT_TRUE(html.ends_with("</html>\n"));
   EXPECT_EQ(html.find(" src="), html.npos);
+  expect_parts(html, {"Made by trident ", " UTC: trident plan cluster --config "});
   expect_parts(read_file(folder / "step.json"), {"\"traceEvents\""});
   expect_one_line(plan({"--cluster", "h100_sxm_ndr", "--csv", "--html", folder / "none/plan.html"}), 74, {"none/plan.html"});
 }

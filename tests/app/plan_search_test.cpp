@@ -64,7 +64,8 @@ TEST(PlanSearch, SaysWhichLayoutsAreBestAndWritesTheFirst) {
   }
   const std::string page = read_file(folder / "page.html");
   EXPECT_TRUE(page.starts_with("<!doctype html>"));
-  for (const std::string& said : {best[2].find("layout")->as_string(), std::string("--set "), std::string("does not fit")})
+  for (const std::string& said : {best[2].find("layout")->as_string(), std::string("--set "), std::string("does not fit"),
+                                  std::string(" UTC: trident plan search "), std::string("MFU is model FLOPs of a step")})
     EXPECT_NE(page.find(said), page.npos) << said;
   EXPECT_GT(result.find("rejected")->find("does not fit")->find("layouts")->as_integer(), 0);
 
@@ -233,8 +234,11 @@ TEST(PlanSearch, ProcessorsAreSearchedOverTheirRanks) {
   const std::string text = succeeded(run_program(words)).out;
   expect_parts(text, {"on 2 cores, the profile cpu of ", " layouts looked at, ", "--set 'parallel="});
   EXPECT_EQ(text.find("GPU"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n" + (folder / "page.html") + ": open it in a browser\n"), text.npos) << text;
   words[7] = "11";
   expect_refused(words, "--gpus = 11: there is no layout of this model");
+  words[5] = "h100_sxm_ndr", words[7] = "8";
+  expect_parts(succeeded(run_program(words)).out, {"\nthe profile's products were fitted on models at least 1536 wide"});
 }
 
 // Documents are measured in the data, which no key says; a layout is priced by them.
@@ -288,7 +292,7 @@ TEST(PlanSearch, RefusesWhatCannotBe) {
   for (const std::string tuning : {"adapter.type=lora", "train.only=.*mlp.*", "train.freeze=.*mlp.*"})
     expect_refused(search({"--cluster", "h100_sxm_ndr", "--gpus", "128", "--set", tuning}),
                    tuning.substr(0, tuning.find('=')) + ": the search prices full training");
-  expect_refused({"plan", "--search", "--cluster", "h100_sxm_ndr", "--gpus", "8"}, "--config is required");
+  expect_refused({"plan", "--search", "--cluster", "h100_sxm_ndr", "--gpus", "8"}, "nothing says which model; give --config FILE");
   const ProgramOutcome unwritable =
       run_program({"plan", "search", "h100_sxm_ndr", "--config", TRIDENT_SOURCE_DIR "/configs/laptop.json", "--gpus", "16",
                    "--write", "/nonexistent/folder/x.json"});

@@ -242,7 +242,7 @@ TEST(PlanOfALargeJob, RefusesWhatTrainingRefuses) {
   expect_one_line(run_program({"plan", "--config", config, "--set", "parallel=2DP x 3PP x 3TP"}), 64, {"tensor = 3"});
   expect_one_line(run_program({"plan", "--config", config, "--ranks", "33"}), 64, {"33"});
   expect_one_line(run_program({"plan", "--config", config, "--ranks", "-1"}), 64, {"--ranks = -1: must be from 1 to"});
-  expect_one_line(run_program({"plan"}), 64, {"--config is required"});
+  expect_one_line(run_program({"plan"}), 64, {"nothing says which model; give --config FILE"});
 }
 
 class PlanOfCases : public ::testing::Test {

@@ -75,7 +75,7 @@ TEST(Prediction, StandsBesideWhatWasMeasured) {
   const ProgramOutcome outcome = place.train(plus(kEight, {"run.hardware_profile=" + (place / "profile.json")}));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   // Eight ranks are threads of this process: one of them says it, once. Whether they share cores is the machine's affair.
-  const std::string line = "predicted by the profile profile.json of a processor beside measured: see comparison.json (";
+  const std::string line = "predicted beside measured, by the profile profile.json of a processor: see comparison.json (";
   EXPECT_EQ(occurrences(outcome.out, line), 1u) << outcome.out;
   EXPECT_EQ(outcome.out.find("to the byte"), std::string::npos) << "the table is in the files\n" << outcome.out;
   EXPECT_NE(outcome.out.find("bytes sent over each axis and memory held: exactly as predicted"), std::string::npos) << outcome.out;
@@ -154,8 +154,10 @@ TEST(Prediction, TheProfileKeptOfThisMachineIsTaken) {
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
     return outcome.out;
   };
-  EXPECT_NE(said("null").find("predicted by the profile kept of a processor, measured 2026-01-31 beside"), std::string::npos);
-  EXPECT_NE(said(place / "named.json").find("predicted by the profile named.json of a processor beside"), std::string::npos);
+  EXPECT_NE(said("null").find("predicted beside measured, by the profile kept of a processor, measured 2026-01-31: "),
+            std::string::npos);
+  EXPECT_NE(said(place / "named.json").find("predicted beside measured, by the profile named.json of a processor: "),
+            std::string::npos);
   EXPECT_EQ(said("none").find(" of a processor"), std::string::npos);
   ::unsetenv("XDG_CACHE_HOME");
 }
@@ -199,7 +201,7 @@ TEST(Prediction, AStoppedRunComparesWhatItMade) {
         EXPECT_EQ(occurrences(job.out(), "beside measured"), 0u);
         continue;
       }
-      EXPECT_EQ(occurrences(job.out(), "predicted by the profile profile.json of a processor beside measured"), 1u) << job.out();
+      EXPECT_EQ(occurrences(job.out(), "predicted beside measured, by the profile profile.json of a processor"), 1u) << job.out();
       const JsonValue c = parse_json(read_file(run + "/comparison.json"), "comparison.json");
       const bool alone = number(c, "last_step") == 1;
       if (when == "in the first step") {

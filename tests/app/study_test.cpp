@@ -171,12 +171,28 @@ TEST(Study, WritesTextCsvAndPictures) {
   EXPECT_EQ(svg.rfind("<svg", 0), 0u);
   expect_parts(svg, {"zero3"});
   expect_parts(html, {"Time of a step by part"});
+  EXPECT_TRUE(text.out.ends_with(fmt::format("\n{}: open it in a browser\n{}: open it in a browser\n", words[10], words[12])));
+  const std::string studied[] = {"configuration: " + kConfigs + "zero_zero3.json",
+                                 "model: llama of 14.37M parameters, 8 layers, hidden 192, 8 heads (4 kv), vocabulary 50257",
+                                 "batch: 16 sequences of 256 tokens"};
+  for (const std::string& line : studied) {
+    expect_parts(text.out, {(line + '\n').c_str()});
+    expect_parts(html, {line.c_str()});
+  }
+  expect_parts(html, {" UTC: trident study --config "});
   EXPECT_EQ(html.find("http://"), html.find("http://www.w3.org"));
   std::vector<std::string> csv_words = words;
   csv_words.emplace_back("--csv");
   const ProgramOutcome csv = run_program(csv_words);
   EXPECT_EQ(csv.out.rfind("arm,settings_parallel.zero,gpus,possible,replicas", 0), 0u) << csv.out.substr(0, 200);
   EXPECT_EQ(std::count(csv.out.begin(), csv.out.end(), '\n'), 7);
+}
+
+TEST(Study, NamesTheModelsAndBatchesThatVary) {
+  const JsonValue result = study({"--set", "model.preset=llama-1m", "--set", "batch.sequence=16", "--set", "batch.global=8",
+                                  "--cluster", "cpu", "--vary", "layers=1|2,global=8|16"});
+  EXPECT_EQ(result.find("models")->items().size(), 2u);
+  EXPECT_EQ(*result.find("batches"), (JsonValue::Array{"8 sequences of 16 tokens", "16 sequences of 16 tokens"}));
 }
 
 TEST(Study, RefusesWhatItCannotCompare) {

@@ -102,7 +102,7 @@ TEST(Terminal, ARunFoldsItsLinesAndItsBarSaysWhereItIs) {
     std::string labels;
     for (const std::string& row : rows)
       if (row.size() > 8 && row.find(": ") < 7 && row[7] == ' ' && row[8] != ' ') labels += row.substr(0, row.find(':')) + ' ';
-    EXPECT_EQ(labels, "model layout device memory data result files next ");
+    EXPECT_EQ(labels, "model layout device memory data eval result files next ");
     models.push_back(joined(rows, "model: "));
     for (const char* said : {"step 0/4  evaluating 1/3", "step 0/4  evaluating 3/3", "step 0/4  first step", "] step 3/4  loss ",
                              " tok/s  ETA 0:0", "[===============>              ] step 2/4  evaluating 2/3  ETA "})
@@ -135,6 +135,29 @@ TEST(Terminal, PlansFoldTheirWordsAndLeaveTablesAndCommandsWhole) {
   const std::size_t command = wide.text.find("    to train it: --set ");
   ASSERT_NE(command, wide.text.npos) << wide.text;
   expect_parts(narrow.text, {wide.text.substr(command, wide.text.find('\n', command) - command)});
+}
+
+TEST(Terminal, AnswersOfOtherCommandsFoldBetweenWords) {
+  const Workplace place;
+  ASSERT_EQ(place.train({"checkpoint.every=end"}).exit_code, 0);
+  write_file(place / "a.jsonl", R"({"messages": [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]})"
+                                "\n");
+  const std::vector<std::vector<std::string>> all{
+      {"data", "prepare", "--chat", "--template", "chatml", "--input", "a.jsonl", "--tokenizer", "bytes", "--output", "chats"},
+      {"data", "inspect", "chats", "--tokenizer", "bytes"},
+      {"eval", "--ckpt", "run", "--data", "valid"},
+      {"convert", "--from", "ckpt", "run", "--to", "hf", "hf"}};
+  const std::filesystem::path here = std::filesystem::current_path();
+  std::filesystem::current_path(place / "");
+  for (const std::vector<std::string>& words : all) {
+    const Shown shown = on_terminal(50, words);
+    EXPECT_EQ(shown.exit_code, 0) << shown.text;
+    for (const std::string& row : shown.rows())
+      EXPECT_TRUE(row.size() <= 50 || row.find(' ', row.find_first_not_of(' ')) == row.npos) << row;
+    const bool warns = shown.text.find("\x1b[1;33mwarning\x1b[0m: the built-in template") != std::string::npos;
+    EXPECT_EQ(warns, words[1] == "prepare") << shown.text;
+  }
+  std::filesystem::current_path(here);
 }
 
 TEST(Terminal, ErrorsAreRedUnlessSomebodyWantsNoColours) {

@@ -73,6 +73,11 @@ TEST_F(TokenizerCommand, LinesAreEncodedAndDecodedAgain) {
   EXPECT_EQ(ids, "15496 995\n\n836 470 50256 40304\n");
   write_file(folder_ / "ids", ids);
   EXPECT_EQ(output({"tokenizer", "decode", folder_ / "ids"}), text);
+  const std::string shown = output({"tokenizer", "show", folder_ / "a.txt"});
+  EXPECT_TRUE(
+      shown.ends_with("\n\n   15496  \"Hello\"\n     995  \" world\"\n\n\n     836  \" don\"\n     470  \"'t\"\n   50256  "
+                      "\"<|endoftext|>\"\n   40304  \" caf\u00e9\"\n"))
+      << shown;
   EXPECT_EQ(output({"tokenizer", "encode", "--tokenizer", "cl100k", folder_ / "a.txt"}), "9906 1917\n\n1541 956 100257 53050\n");
   const std::string plain = output({"tokenizer", "encode", "--plain-special", folder_ / "a.txt"});
   EXPECT_EQ(plain.find("50256"), std::string::npos);
@@ -240,6 +245,8 @@ TEST_F(Conversations, InPairsOfAnswersAreADocumentOfTwoSequences) {
   expect_tokens({27, 26, 2, 28, 27, 26, 3, 28}, {0, 0, 1, 1, 0, 0, 1, 1});
   refuse(pairs(fmt::format(R"({{"prompt": [{}], "chosen": [{}], "rejected": [{}]}})", user, d, b) + "\n", chat), 65,
          {"c.jsonl:1", "give --template"});
+  write_file(chat + "/tokenizer_config.json", R"({"bos_token": "<s>"})");
+  expect_parts(output(pairs(texts, chat)), {"warning: in 2 answers no end-of-sequence token counts"});
 }
 
 TEST_F(Conversations, WithoutACountedTokenAreRefusedOrLeftOut) {

@@ -42,6 +42,14 @@ read -r _ sent received < <(grep '^n3 ' "$place/bytes")
 ((received >= 140000 && received < 160000 && sent < 20000)) || fail "n3 received 140000 bytes and more, counted: $received, sent: $sent"
 [[ $(wc -l <"$place/bytes") == 3 ]] || fail "bytes of $(cat "$place/bytes")"
 
+# A node that is killed loses all its processes, and no other node any.
+"$nodes" 2 bash -c '
+  for node in $NODES; do "$ON_NODE" $node "exec sleep 77" & pids+=($!); done
+  until [[ $(readlink /proc/${pids[1]}/ns/uts) != $(readlink /proc/$$/ns/uts) ]]; do sleep 0.1; done
+  "$KILL" n2
+  wait ${pids[1]}
+  (($? == 137)) && kill -0 ${pids[0]} && kill ${pids[0]}' >"$place/log" 2>&1 || fail "a node is not killed as promised"
+
 # Every node knows the others' interfaces from the start: what many nodes learn by asking overflows the kernel's table of neighbours.
 # shellcheck disable=SC2016  # the node's shell's
 known='for n in 10.77.0.1 10.77.0.3 10.77.0.254; do ip neighbour show nud permanent dev eth0 | grep "^$n lladdr" || exit 1; done'

@@ -89,7 +89,9 @@ class Nodes : public ::testing::Test {
     static const std::string kLine = "bytes sent between nodes, whole run: ";
     const auto at = run.outcome.out.find(kLine);
     ASSERT_NE(at, std::string::npos) << run.outcome.out;
-    const double counted = std::strtod(run.outcome.out.c_str() + at + kLine.size(), nullptr);
+    std::string digits = run.outcome.out.substr(at + kLine.size(), run.outcome.out.find('\n', at) - at - kLine.size());
+    std::erase(digits, ',');
+    const double counted = std::stod(digits);
     EXPECT_GT(counted, 1e7) << "too little traffic to compare";
     RecordProperty("counted_over_links", fmt::format("{:.4f} of {}", counted / run.bytes_on_links, run.bytes_on_links));
     EXPECT_NEAR(counted / run.bytes_on_links, 1, 0.05) << counted << " counted, " << run.bytes_on_links << " on the links";

@@ -387,6 +387,7 @@ class DataSummaryOfFiles : public ::testing::Test {
     const DataSummary said = data_summary(plan, open_token_sources(train, valid, plan.config.data.split));
     Lines all{said.line};
     for (const Lines* more : {&said.details, &said.notes}) all.insert(all.end(), more->begin(), more->end());
+    if (!said.evaluation.empty()) all.push_back(said.evaluation);
     return all;
   }
   TemporaryFolder folder_;
@@ -432,7 +433,7 @@ TEST_F(DataSummaryOfFiles, AThirdShareIsSaidToBeUnused) {
   const std::string text = file("text", 100);
   const Lines cut = lines(
       {"data.split=90,8,2", "batch.sequence=10", "eval.every=1", "eval.steps=1", "batch.global=1", "run.steps=899"}, {{text, 1}});
-  ASSERT_EQ(cut.size(), 3u);
+  ASSERT_EQ(cut.size(), 4u);
   EXPECT_EQ(cut[0], "data: " + text +
                         " (training part of data.split, 90 of 100 documents), 9,000 tokens, 899 samples of 10 tokens; this run "
                         "takes 1.00 epochs");
@@ -453,7 +454,7 @@ TEST_F(DataSummaryOfFiles, AnEvaluationTakesNoSampleTwice) {
     int global, steps;
     const char* says;
   };
-  for (const Row& row : {Row{2, 4, 4, "19 samples of 10 tokens; an evaluation takes 16"},
+  for (const Row& row : {Row{2, 4, 4, "eval: 16 of 19 samples each time, eval.steps x batch.global; --set eval.steps=5 takes all"},
                          Row{2, 4, 5, "an evaluation takes 19"}, Row{2, 20, 7, "an evaluation takes 19"}}) {
     const std::string valid = file("valid", row.documents);
     const Lines said = lines({"batch.sequence=10", "eval.every=1", fmt::format("batch.global={}", row.global),

@@ -31,6 +31,8 @@ constexpr StartRow kStarts[] = {
     {"run.steps=6 lr_schedule.warmup_steps=4 lr_schedule.type=inverse_sqrt"},
     {"new run.steps=6 lr_schedule.type=wsd lr_schedule.wsd_decay_steps=2"},
     {"run.steps=9 lr_schedule.type=wsd lr_schedule.wsd_decay_steps=3", "lr_schedule.wsd_decay_steps was 2 and is 3 from here on"},
+    {"run.steps=12 lr_schedule.type=wsd lr_schedule.wsd_decay_steps=0.5",
+     "lr_schedule.wsd_decay_steps was 3 and is 0.5 from here on"},
     // a warm-up that grows above what the decay was
     {"new run.steps=2"},
     {"run.steps=4 lr_schedule.warmup_steps=3", "lr_schedule.warmup_steps was 0 and is 3 from here on"},

@@ -280,9 +280,9 @@ std::vector<Option> number_options() {
       {.path = "lr_schedule.min_lr", .takes = kNumber, .fallback = "0", .doc = "Lowest learning rate after the warm-up.", .range = kFromZero},
       {.path = "lr_schedule.decay_steps", .takes = kNull | kInteger, .fallback = "null",
        .doc = "Step at which min_lr is reached, warm-up included; null: run.steps, the largest that the run was started with.", .range = kFromOne, .unit = "steps", .aka = {"lr_decay_iters"}},
-      {.path = "lr_schedule.wsd_decay_steps", .takes = kNull | kInteger, .fallback = "null",
-       .doc = "Length of the final decay of wsd (warm-up, stable, decay); required by it.", .range = kFromOne, .unit = "steps",
-       .aka = {"lr_wsd_decay_iters"}},
+      {.path = "lr_schedule.wsd_decay_steps", .takes = kNull | kInteger | kShare, .fallback = "null",
+       .doc = "Length of the final decay of wsd (warm-up, stable, decay); below 1 a share as of warmup_steps; required by wsd.",
+       .range = kFromOne, .unit = "steps", .aka = {"lr_wsd_decay_iters"}},
       {.path = "lr_schedule.wsd_decay_type", .takes = kString, .fallback = "\"exponential\"", .doc = "Shape of the final decay of wsd.",
        .choices = {"linear", "cosine", "exponential", "minus_sqrt"}, .aka = {"lr_wsd_decay_style"}}};
 }
@@ -331,7 +331,8 @@ std::vector<Option> data_options() {
        .choices = {"stream", "packed"}, .aka = {"packing"}},
       {.path = "data.tokenizer", .takes = kNull | kString, .fallback = "\"auto\"",
        .doc = "Tokenizer the data was prepared with: gpt2, cl100k, bytes, a folder or a file; null: unknown; auto: gpt2 for a "
-              "vocabulary of 50257 (or up to 50304 with model_type gpt2), null for any other.", .aka = {"tokenizer_type"}},
+              "vocabulary of 50257 (or up to 50304 with model_type gpt2), else the one that made data.train, as long as "
+              "PREFIX.trident.json finds it by its name.", .aka = {"tokenizer_type"}},
       {.path = "data.reset_position_ids", .takes = kNull | kBool, .fallback = "false",
        .doc = "Positions begin again at 0 with each document of a sample."},
       {.path = "data.reset_attention_mask", .takes = kNull | kBool, .fallback = "false",

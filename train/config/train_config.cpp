@@ -50,8 +50,8 @@ void read(const JsonValue& v, SaveInterval& out) {
   out.at_end = v.is_string() || out.steps > 0;
   out.epochs = v == JsonValue("epoch");
 }
-void read(const JsonValue& v, WarmupLength& out) {
-  out = v.is_integer() ? WarmupLength{v.as_integer(), std::nullopt} : WarmupLength{0, v.as_number()};
+void read(const JsonValue& v, ScheduleLength& out) {
+  out = v.is_integer() ? ScheduleLength{v.as_integer(), std::nullopt} : ScheduleLength{0, v.as_number()};
 }
 void read(const JsonValue& v, NcclMaxCtas& out) {
   const auto of = [&](std::string_view axis) {
@@ -108,7 +108,7 @@ JsonValue write(const std::array<double, 2>& x) { return JsonValue::Array{x[0], 
 template <class T> JsonValue write(const std::vector<T>& x) { return JsonValue::Array(x.begin(), x.end()); }
 JsonValue write(const StepInterval& x) { return x.epochs ? JsonValue("epoch") : JsonValue(x.steps); }
 JsonValue write(const SaveInterval& x) { return x.at_end && !x.on_the_way().ever() ? JsonValue("end") : write(x.on_the_way()); }
-JsonValue write(const WarmupLength& x) { return x.share ? JsonValue(*x.share) : JsonValue(x.steps); }
+JsonValue write(const ScheduleLength& x) { return x.share ? JsonValue(*x.share) : JsonValue(x.steps); }
 JsonValue write(const std::vector<WeightedPath>& x) {
   if (x.empty()) return {};
   JsonValue::Array items;
@@ -354,10 +354,6 @@ void check_samples(const TrainConfig& c) {
   if (!c.eval.every.ever())
     contradict(fmt::format("eval.{}: continuations are made at evaluations, and eval.every is 0; set it, or leave the prompts out",
                            c.eval.samples.empty() ? "sample_ids" : "samples"));
-  if (!c.eval.samples.empty() && !c.data.tokenizer && !c.model.init_from)
-    contradict(fmt::format("eval.samples = {}: data.tokenizer is null, and texts need one; name the tokenizer of the data, or give "
-                           "ids in eval.sample_ids",
-                           value_text(write(c.eval.samples))));
 }
 
 }  // namespace
@@ -400,10 +396,11 @@ void validate(const TrainConfig& c) {
                     s.warmup.steps, *s.decay_steps));
   if (s.type == LrScheduleType::kWsd && !s.wsd_decay_steps)
     contradict(
-        "lr_schedule.wsd_decay_steps = null: lr_schedule.type \"wsd\" needs the length of its final decay; give a number of steps");
-  if (s.decay_steps && s.wsd_decay_steps && *s.wsd_decay_steps > *s.decay_steps)
-    contradict(fmt::format("lr_schedule.wsd_decay_steps = {}: must be at most lr_schedule.decay_steps = {}", *s.wsd_decay_steps,
-                           *s.decay_steps));
+        "lr_schedule.wsd_decay_steps = null: lr_schedule.type \"wsd\" needs the length of its final decay; give a number of steps, "
+        "or a share such as 0.1");
+  if (s.decay_steps && s.wsd_decay_steps && s.wsd_decay_steps->steps > *s.decay_steps)
+    contradict(fmt::format("lr_schedule.wsd_decay_steps = {}: must be at most lr_schedule.decay_steps = {}",
+                           s.wsd_decay_steps->steps, *s.decay_steps));
   if (c.data.split && !c.data.valid.empty())
     contradict(fmt::format("data.split = {}: data.valid is given too; set one of them to null", in_quotes(*c.data.split)));
   check_loss(c);

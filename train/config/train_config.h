@@ -119,7 +119,7 @@ struct RecomputeConfig {
 };
 
 // Steps, or a share of those until the decay ends.
-struct WarmupLength {
+struct ScheduleLength {
   std::int64_t steps = 0;
   std::optional<double> share;
 
@@ -130,12 +130,12 @@ struct WarmupLength {
 
 struct LrScheduleConfig {
   LrScheduleType type = LrScheduleType::kConstant;
-  WarmupLength warmup;
+  ScheduleLength warmup;
   double min_lr = 0;
   std::optional<std::int64_t> decay_steps;  // as given; decay_length() is the one in force
   std::int64_t earlier_decay_length = 0;    // no key: in force at the checkpoint that the run goes on from; 0: it begins
   bool adds_one_step = false;               // no key: this start lengthens the decay by the only step that it makes
-  std::optional<std::int64_t> wsd_decay_steps;
+  std::optional<ScheduleLength> wsd_decay_steps;
   LrDecay wsd_decay_type = LrDecay::kExponential;
 };
 

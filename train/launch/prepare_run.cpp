@@ -90,21 +90,21 @@ std::optional<std::string> unused_rows(const RunInputs& inputs, const Tokenizer&
 // is outside the vocabulary.
 void compare_tokenizers(RunInputs& inputs, const ReadAt& read_at) {
   const std::int64_t vocabulary = inputs.plan.model.vocab_size;
-  std::unique_ptr<Tokenizer> tokenizer;
-  if (const std::optional<std::string>& name = inputs.plan.config.data.tokenizer) {
-    tokenizer = load_tokenizer(*name, "data.tokenizer");
+  const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of_run(inputs.plan.config.data);
+  if (tokenizer != nullptr) {
     inputs.token_bytes = tokenizer->text_lengths();
     inputs.token_bytes.resize(std::max(inputs.token_bytes.size(), static_cast<std::size_t>(vocabulary)));
     if (std::optional<std::string> note = unused_rows(inputs, *tokenizer)) inputs.plan.notes.push_back(*std::move(note));
   }
+  const Tokenizer* const named = inputs.plan.config.data.tokenizer ? tokenizer.get() : nullptr;
   std::vector<std::string> prefixes;
   for (const auto* part : {&inputs.sources.train, &inputs.sources.valid})
     for (const TokenSource& source : *part) prefixes.push_back(source.dataset->prefix());
-  for (std::string& note : check_records(prefixes, tokenizer.get(), "data.tokenizer", vocabulary, read_at))
+  for (std::string& note : check_records(prefixes, named, "data.tokenizer", vocabulary, read_at))
     inputs.plan.details.push_back(std::move(note));
-  for (std::vector<std::string> warnings : {other_ends(inputs.plan.config.data, prefixes, read_at),
-                                            other_tokenizer_of_weights(inputs, tokenizer.get(), prefixes, read_at),
-                                            cut_conversations(inputs.plan.config, inputs.sources)})
+  for (std::vector<std::string> warnings :
+       {other_ends(inputs.plan.config.data, prefixes, read_at), other_tokenizer_of_weights(inputs, named, prefixes, read_at),
+        cut_conversations(inputs.plan.config, inputs.sources)})
     std::ranges::move(warnings, std::back_inserter(inputs.warnings));
 }
 
@@ -114,7 +114,7 @@ void set_documents(RunInputs& inputs) {
   if (!data.finds_documents()) return;
   std::unique_ptr<Tokenizer> tokenizer;
   const bool by_index = data.boundaries == DocumentBoundaries::kIndex;
-  if (!by_index && !data.eod && data.tokenizer) tokenizer = load_tokenizer(*data.tokenizer, "data.tokenizer");
+  if (!by_index && !data.eod) tokenizer = tokenizer_of_run(data);
   inputs.documents = document_rules(data, inputs.plan.model.vocab_size, tokenizer.get());
   for (const TokenSource& source : inputs.sources.train)
     if (by_index && !data.is_packed() && source.dataset->num_sequences() < 2)

@@ -84,7 +84,10 @@ TrainConfig with_settings(const JsonValue& config, const std::string& source, co
   OptionValues values;
   values.take_file(config, source, UnknownKeys::kPassedOver);
   values.take_settings(settings);
-  return make_train_config(values);
+  TrainConfig made = make_train_config(values);
+  // A run's own null means that nobody named one; one that is asked for here means that there is none.
+  made.data.tokenizer_was_auto = values.at("data.tokenizer").origin != "--set";
+  return made;
 }
 
 // The ranks' configuration of a run's, `config`: how it was trained says nothing of how it is to be run, and nothing is dropped.

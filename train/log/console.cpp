@@ -97,6 +97,12 @@ std::string clock_text(double seconds) {
 
 namespace {
 
+// "step 71/1500 ..." as "step   71/1500 ...": in a terminal the columns of step lines stand below each other.
+std::string in_columns(std::string line, ConsoleMode mode) {
+  const std::size_t begin = line.find(' ') + 1, slash = line.find('/'), digits = line.find(' ', slash) - slash - 1;
+  return mode == ConsoleMode::kTerminal ? line.insert(begin, digits - std::min(digits, slash - begin), ' ') : line;
+}
+
 std::string at_time(const std::string& line) { return fmt::format("[{}] {}", local_time_text("%H:%M:%S"), line); }
 
 // "[=====>     ]"
@@ -144,13 +150,13 @@ void Console::step(const StepMetrics& metrics) {
   last_ = metrics;
   doing_.clear();
   const auto text = mode_ == ConsoleMode::kTerminal ? step_line : plain_step_line;
-  line(cut(at_time(text(metrics, total_steps_))));
+  line(cut(at_time(in_columns(text(metrics, total_steps_), mode_))));
 }
 
 void Console::eval(const EvalMetrics& metrics) {
   doing_.clear();
   std::vector<std::string> lines = eval_lines(metrics, total_steps_);
-  lines.front() = at_time(lines.front());
+  lines.front() = at_time(in_columns(lines.front(), mode_));
   for (std::string& text : lines) line(cut(std::move(text)));
 }
 

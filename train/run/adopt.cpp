@@ -85,7 +85,7 @@ void add_boundaries(JsonValue& out, const DataConfig& data, const DataConfig& ot
   JsonValue eod = data.eod ? JsonValue(*data.eod) : JsonValue();
   if (!data.eod && other.eod && data.tokenizer) {
     try {
-      const auto id = find_tokenizer({}, data.tokenizer, resume, "").tokenizer->special_ids().eod;
+      const auto id = find_tokenizer({}, data, resume, "").tokenizer->special_ids().eod;
       if (id) eod = JsonValue(static_cast<std::int64_t>(*id));
     } catch (const Error&) {  // a tokenizer that is gone
     }
@@ -175,6 +175,7 @@ void note_decay_length(const TrainConfig& config, std::int64_t then, std::int64_
                                                      : "";
   schedule.decay_steps = then;
   schedule.warmup_steps = config.lr_schedule.warmup.within(then);
+  schedule.wsd_decay_steps = config.lr_schedule.wsd_decay_steps.value_or(ScheduleLength()).within(then);
   notes.push_back(fmt::format("{}, as run.steps grew and it is not given: the learning rate of step {} was {:.4g} and is {:.4g}{}",
                               change, next, schedule.at(next), rate, why));
 }

@@ -6,6 +6,7 @@
 #include <span>
 
 #include "core/counted.h"
+#include "core/int_math.h"
 #include "core/number_text.h"
 #include "data/sample_order.h"
 #include "train/run/run_inputs.h"
@@ -112,6 +113,14 @@ DataSummary data_summary(const RunPlan& plan, const TokenSources& sources, std::
     });
   }
   if (config.eval.every.ever()) {
+    std::int64_t there = 0, some = 0, largest = 0;
+    for (const TokenSource& source : sources.valid) {
+      const std::int64_t samples = source.num_samples(sequence);
+      there += samples, some += eval_samples(config, samples), largest = std::max(largest, samples);
+    }
+    if (some < there)
+      lines.evaluation = fmt::format("eval: {} of {} samples each time, eval.steps x batch.global; --set eval.steps={} takes all",
+                                     with_commas(some), with_commas(there), ceil_div(largest, config.batch.global));
     add_lines(lines.details, sources.valid, [&](const TokenSource& source) {
       return fmt::format("validation data: {}; an evaluation takes {}", size_text(source, sequence),
                          with_commas(eval_samples(config, source.num_samples(sequence))));

@@ -15,6 +15,8 @@ struct DataSummary {
   // "data: corpus/text, 5.2 M tokens, 20,312 samples of 256 tokens; this run takes 1.6 epochs"; of several files their sums. Packs
   // are said with how full they are and how many of their tokens carry loss.
   std::string line;
+  // "eval: 16 of 140 samples each time, eval.steps x batch.global; --set eval.steps=18 takes all"; "": every evaluation takes all.
+  std::string evaluation;
   // How many steps run.epochs is, and how much a third share of data.split leaves to nobody, unless that is Megatron's default.
   std::vector<std::string> notes;
   // A line for each of several training files, and for those that are held out. Of many files the first eight.

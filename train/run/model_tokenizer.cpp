@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "checkpoint/checkpoint_path.h"
@@ -72,14 +73,21 @@ std::string place_of_tokenizer(const std::string& configured, const WeightsSourc
 
 bool has_record(const std::string& prefix) { return is_there(record_path(prefix)); }
 
-// The record beside a checkpoint's data says how their tokenizer is named. Nothing where there is none.
-std::optional<Error> tokenizer_of_data(const WeightsSource& source) {
+struct DataTokenizer {
+  std::string name, place;
+  std::unique_ptr<Tokenizer> tokenizer;  // or none: another is there now
+};
+
+// The tokenizer that the record beside a checkpoint's data names. Nothing where there is none.
+std::optional<DataTokenizer> tokenizer_of_data(const WeightsSource& source) {
   if (source.hf != nullptr || source.folder.empty()) return std::nullopt;
   const std::vector<WeightedPath> data = config_of(source).config.data.train;
   if (data.empty()) return std::nullopt;
   try {
-    if (const auto made_by = origin_in_record(place_of(data.front().path, source, has_record)).tokenizer)
-      return Error(ExitCode::kConfig, fmt::format("its data were made with --tokenizer {}", for_shell(made_by->name)));
+    if (const auto made_by = origin_in_record(place_of(data.front().path, source, has_record)).tokenizer) {
+      const std::string place = place_of_tokenizer(made_by->name, source);
+      return DataTokenizer{made_by->name, place, load_recorded(place, *made_by)};
+    }
   } catch (const Error&) {  // a damaged record says nothing
   }
   return std::nullopt;
@@ -126,8 +134,11 @@ std::vector<std::int32_t> ends_of_folder(const std::string& folder) {
 std::optional<std::string> added_tokenizer_of(const WeightsSource& source) {
   const bool is_folder = source.hf != nullptr;
   if (source.folder.empty() || (is_folder && source.adapter == nullptr)) return std::nullopt;
-  const std::optional<std::string> named = is_folder ? source.adapter->tensors().folder() : config_of(source).config.data.tokenizer;
-  if (!named) return source.base != nullptr ? added_tokenizer_of(*source.base) : std::nullopt;
+  std::optional<std::string> named = is_folder ? source.adapter->tensors().folder() : config_of(source).config.data.tokenizer;
+  if (!named && source.base != nullptr) return added_tokenizer_of(*source.base);
+  if (!named)
+    if (const auto made_by = tokenizer_of_data(source); made_by && made_by->tokenizer != nullptr) named = made_by->place;
+  if (!named) return std::nullopt;
   const std::optional<std::string> files = is_folder ? source.folder : hf_files_of(source);
   std::filesystem::path place = place_of_tokenizer(*named, source);
   if (file_exists(place)) place = place.parent_path();
@@ -147,17 +158,33 @@ std::vector<std::int32_t> ends_of_model(const WeightsSource& source) {
   return ends;
 }
 
-ModelTokenizer find_tokenizer(const std::optional<std::string>& named, const std::optional<std::string>& configured,
-                              const WeightsSource& source, std::string_view key) {
+ModelTokenizer find_tokenizer(const std::optional<std::string>& named, const DataConfig& configured, const WeightsSource& source,
+                              std::string_view key) {
   if (named) return {load_tokenizer(*named, "--tokenizer")};
-  if (configured) return {load_tokenizer(place_of_tokenizer(*configured, source), "data.tokenizer")};
+  if (configured.tokenizer) return {load_tokenizer(place_of_tokenizer(*configured.tokenizer, source), "data.tokenizer")};
   std::optional<std::string> folder = added_tokenizer_of(source);
   if (!folder) folder = hf_files_of(source);
-  if (!folder || !has_tokenizer_files(*folder)) return {nullptr, tokenizer_of_data(source)};
+  if (!folder || !has_tokenizer_files(*folder)) {
+    std::optional<DataTokenizer> made_by = tokenizer_of_data(source);
+    if (!made_by) return {};
+    if (made_by->tokenizer != nullptr && configured.tokenizer_was_auto) return {std::move(made_by->tokenizer)};
+    return {nullptr, Error(ExitCode::kConfig, fmt::format("its data were made with --tokenizer {}", for_shell(made_by->name)))};
+  }
   try {
     return {load_tokenizer(*folder, key)};
   } catch (const Error& error) {
     return {nullptr, error};
+  }
+}
+
+std::unique_ptr<Tokenizer> tokenizer_of_run(const DataConfig& data) {
+  if (data.tokenizer) return load_tokenizer(*data.tokenizer, "data.tokenizer");
+  if (!data.tokenizer_was_auto || data.train.empty()) return nullptr;
+  try {
+    const auto made_by = origin_in_record(data.train.front().path).tokenizer;
+    return made_by ? load_recorded(made_by->name, *made_by) : nullptr;
+  } catch (const Error&) {  // who reads the data says what is wrong with it
+    return nullptr;
   }
 }
 

@@ -38,13 +38,18 @@ std::vector<std::int32_t> ends_of_model(const WeightsSource& source);
 
 struct ModelTokenizer {
   std::unique_ptr<Tokenizer> tokenizer;  // or none
-  std::optional<Error> refused = {};     // why that among hf_files_of() is not read, or what made the data where none is there
+  std::optional<Error> refused = {};     // why that among hf_files_of() is not read, or what made the data where that is gone, too
 };
 
-// `named`: --tokenizer; else `configured`: data.tokenizer; else the one among hf_files_of(). `key`: of the option that gave
+// `named`: --tokenizer; else that of `configured`; else the one among hf_files_of(); else, where `configured` was auto, the one
+// that made the training data, if its record's name finds it still. `key`: of the option that gave
 // `source`, for messages. Throws as load_tokenizer() for the first two.
-ModelTokenizer find_tokenizer(const std::optional<std::string>& named, const std::optional<std::string>& configured,
-                              const WeightsSource& source, std::string_view key);
+ModelTokenizer find_tokenizer(const std::optional<std::string>& named, const DataConfig& configured, const WeightsSource& source,
+                              std::string_view key);
+
+// The tokenizer of a run's data: data.tokenizer; where it is "auto" and the vocabulary tells none, the one that made the first data
+// set, if its record's name finds it still; else nullptr. Throws as load_tokenizer() for the first.
+std::unique_ptr<Tokenizer> tokenizer_of_run(const DataConfig& data);
 
 // How documents are told apart within samples. `tokenizer`: whose end of a document counts where data.eod is null; or nullptr.
 // ConfigError: nobody says the end of a document and it is asked for, or it is outside the vocabulary.

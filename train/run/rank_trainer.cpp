@@ -36,7 +36,7 @@ LrSchedule lr_schedule_of(const TrainConfig& config) {
   schedule.min_lr = config.lr_schedule.min_lr;
   schedule.decay_steps = decay_length(config);
   schedule.warmup_steps = config.lr_schedule.warmup.within(schedule.decay_steps);
-  schedule.wsd_decay_steps = config.lr_schedule.wsd_decay_steps.value_or(0);
+  schedule.wsd_decay_steps = config.lr_schedule.wsd_decay_steps.value_or(ScheduleLength()).within(schedule.decay_steps);
   schedule.wsd_decay = config.lr_schedule.wsd_decay_type;
   validate(schedule);
   // The last step of a decay may have the rate 0: a step that comes alone would change nothing.

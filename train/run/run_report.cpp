@@ -226,11 +226,13 @@ double replay_bubble(const RunPlan& plan, const std::vector<std::vector<double>>
   return simulate(plan.step_programs, costs).bubble_over_ideal();
 }
 
-std::string model_line(const RunPlan& plan) {
-  return fmt::format("model: {} of {} parameters, {}, hidden {}, {} ({} kv), vocabulary {}", to_string(plan.model.family),
-                     parameters_text(static_cast<double>(num_parameters(plan.model))), counted(plan.model.layers, "layer"),
-                     plan.model.hidden, counted(plan.model.heads, "head"), plan.model.kv_heads, plan.model.vocab_size);
+std::string model_text(const ModelConfig& model) {
+  return fmt::format("{} of {} parameters, {}, hidden {}, {} ({} kv), vocabulary {}", to_string(model.family),
+                     parameters_text(static_cast<double>(num_parameters(model))), counted(model.layers, "layer"), model.hidden,
+                     counted(model.heads, "head"), model.kv_heads, model.vocab_size);
 }
+
+std::string model_line(const RunPlan& plan) { return "model: " + model_text(plan.model); }
 
 std::string layout_line(const RunPlan& plan) {
   const ParallelDegrees& d = plan.grid.degrees();
@@ -250,6 +252,7 @@ OpeningLines opening_lines(const RunPlan& plan, const std::string& device, const
        {model_line(plan), layout_line(plan), device_line(plan, device),
         fmt::format("memory: {} on the fullest rank (memory.json has every rank's)", megabytes_text(largest_arena)), data.line})
     lines.shown.push_back(aligned(line));
+  if (!data.evaluation.empty()) lines.shown.push_back(aligned(data.evaluation));
   if (d.data * d.context > 1) {
     const ZeroLine zero = zero_line(plan);
     (zero.saves_a_tenth ? lines.shown : lines.details).push_back(zero.text);
@@ -290,7 +293,7 @@ std::vector<std::string> closing_lines(const RunPlan& plan, const RunSummary& su
   for (std::string& line : time_lines(summary.times)) lines.push_back(std::move(line));
   add_prediction_lines(lines, summary);
   if (summary.bytes_between_nodes > 0)
-    lines.push_back(fmt::format("bytes sent between nodes, whole run: {}", summary.bytes_between_nodes));
+    lines.push_back(fmt::format("bytes sent between nodes, whole run: {}", with_commas(summary.bytes_between_nodes)));
   return lines;
 }
 
@@ -302,10 +305,8 @@ bool has_template(const std::string& folder) {
          (file_exists(other) && read_json_file(other).find("chat_template") != nullptr);
 }
 
-// Beside the checkpoint trident generate needs the tokenizer and the template of the data where it does not find them itself; it
-// finds those of the folder that training began with, too.
+// Beside the checkpoint trident generate needs the template of the data where it is not that of the tokenizer's folder.
 std::string prompt_options(const TrainConfig& config) {
-  std::string text;
   try {
     const DatasetOrigin data = origin_in_record(config.data.train.front().path);
     std::string folder = hub_snapshot(config.data.tokenizer.value_or(config.model.init_from.value_or("")));
@@ -313,14 +314,13 @@ std::string prompt_options(const TrainConfig& config) {
     if (!config.data.tokenizer && !in_folder) {
       if (!data.tokenizer) return "--prompt-ids '1 2 3'";
       folder = data.tokenizer->name;
-      text = fmt::format("--tokenizer {} ", for_shell(folder));
     }
     if (config.data.has_mask && !data.chat_template.empty())
-      return fmt::format("{}--chat --template {}", text, for_shell(data.chat_template));
-    if (config.data.has_mask && has_template(folder)) return text + "--chat";
+      return fmt::format("--chat --template {}", for_shell(data.chat_template));
+    if (config.data.has_mask && has_template(folder)) return "--chat";
   } catch (const Error&) {  // whoever asks is told what is wrong with it
   }
-  return text + "--prompt 'Once upon a time'";
+  return "--prompt 'Once upon a time'";
 }
 
 std::string next_text(const TrainConfig& config, const RunSummary& summary, const RunEnd& end) {

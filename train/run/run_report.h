@@ -54,6 +54,7 @@ void put_on_one_clock(const std::vector<StepProgram>& programs, std::vector<std:
 double replay_bubble(const RunPlan& plan, const std::vector<std::vector<double>>& cpu_seconds);
 
 // "model: llama of 12.34M parameters, ...", "layout: 2DP x 4PP x 4TP = 32 ranks, 1f1b, ...".
+std::string model_text(const ModelConfig& model);
 std::string model_line(const RunPlan& plan);
 std::string layout_line(const RunPlan& plan);
 // "zero3 with 4 micro-batches: 10.1 MB sent ...": what the policy costs, and which preset costs less.
