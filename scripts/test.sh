@@ -26,7 +26,7 @@ cd "$(dirname "$0")/.."
 # Kernels for one kind of card: those for the others are the same text, and triple the time.
 export CUDAARCHS=${CUDAARCHS:-90a-real}
 # Names of tests that start jobs of several processes.
-jobs='^(mpi|mpi_[a-z]+|nodes|dying|late_rank|program[a-z_]*|supervise[a-z_]*|bench_processes|demo)/'
+jobs='^(mpi|mpi_[a-z]+|nodes|dying|program[a-z_]*|supervise[a-z_]*|bench_processes|demo)/'
 total=0 failed=0 status=0
 report=()
 logs=$(mktemp -d)  # of what failed, and of the runs of ctest

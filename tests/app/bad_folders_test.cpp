@@ -51,9 +51,7 @@ struct Parts {
 };
 
 void change(std::string& text, const std::string& from, const std::string& to) {
-  const std::size_t at = text.find(from);
-  ASSERT_NE(at, text.npos) << from;
-  text.replace(at, from.size(), to);
+  text = replaced(text, from, to);
 }
 
 // A key of config.json, set to this value.

@@ -73,10 +73,7 @@ class Convert : public ::testing::Test {
     const std::string content = read_file(path);
     std::uint64_t length = 0;
     std::memcpy(&length, content.data(), sizeof length);
-    std::string json = content.substr(8, length);
-    const std::size_t at = json.find(from);
-    ASSERT_NE(at, json.npos) << from;
-    json.replace(at, from.size(), to);
+    const std::string json = replaced(content.substr(8, length), from, to);
     length = json.size();
     std::string text(8, '\0');
     std::memcpy(text.data(), &length, sizeof length);
@@ -212,9 +209,10 @@ TEST_F(Convert, BadFoldersAreRefused) {
   refused(folder, {"short/model.safetensors", "tensor"});
 
   folder = own_folder("shape");
-  std::string config = read_file(folder + "/config.json");
-  config.replace(config.find("\"intermediate_size\": "), 21, "\"intermediate_size\": 1");
-  write_file(folder + "/config.json", config);
+  const auto change_config = [&](const std::string& from, const std::string& to) {
+    write_file(folder + "/config.json", replaced(read_file(folder + "/config.json"), from, to));
+  };
+  change_config("\"intermediate_size\": ", "\"intermediate_size\": 1");
   refused(folder, {"shape/model.safetensors: tensor \"model.layers.0.mlp.", "has the shape [", "expected ["});
 
   folder = own_folder("renamed");
@@ -239,11 +237,7 @@ TEST_F(Convert, BadFoldersAreRefused) {
 
   // A tied model with a head of its own.
   folder = own_folder("tied");
-  config = read_file(folder + "/config.json");
-  const std::string untied = "\"tie_word_embeddings\": false";
-  ASSERT_NE(config.find(untied), config.npos);
-  config.replace(config.find(untied), untied.size(), "\"tie_word_embeddings\": true");
-  write_file(folder + "/config.json", config);
+  change_config("\"tie_word_embeddings\": false", "\"tie_word_embeddings\": true");
   refused(folder, {"tied/model.safetensors: tensor \"lm_head.weight\" has other values", "tie_word_embeddings"});
 
   folder = own_folder("moe");
@@ -297,14 +291,19 @@ TEST_F(Checkpoints, MastersGoThroughAFolder) {
 
 // Without a model in the configuration the folder's config.json is the model; what the configuration says otherwise is refused by
 // key.
+// A configuration of the place whose model is that of a folder.
+void write_config(const Workplace& place, const std::string& name, const std::string& hf) {
+  const std::string config = read_file(place / "config.json");
+  const std::size_t model = config.find("\"model\": {");
+  const std::string keys = config.substr(model, config.find('}', model) + 1 - model);
+  write_file(place / name, replaced(config, keys, "\"model\": {\"init_from\": \"" + hf + "\"}"));
+}
+
 TEST_F(Checkpoints, AFolderSaysItsModel) {
   ASSERT_EQ(train({"run.steps=2"}).exit_code, 0);
   const std::string hf = place_ / "hf";
   ASSERT_EQ(run_program({"convert", "--from", "ckpt", place_ / "run/ckpt", "--to", "hf", hf}).exit_code, 0);
-  std::string config = read_file(place_ / "config.json");
-  const std::size_t model = config.find("\"model\": {");
-  config.replace(model, config.find('}', model) + 1 - model, "\"model\": {\"init_from\": \"" + hf + "\"}");
-  write_file(place_ / "short.json", config);
+  write_config(place_, "short.json", hf);
   succeeded(place_.train({"run.dir=" + (place_ / "a"), "checkpoint.every=2"}, "", "short.json"));
   expect_one_line(place_.train({"run.dir=" + (place_ / "b"), "model.intermediate_size=96"}, "", "short.json"), 64,
                   {"model.intermediate_size = 96", "config.json of model.init_from = " + hf + " has 64; give that value, leave the "
@@ -440,10 +439,7 @@ TEST_F(Checkpoints, AFoldersWindowCounts) {
   folder.set("sliding_window", std::int64_t{16});
   std::erase_if(folder.members(), [](const JsonMember& m) { return m.key == "attention_bias" || m.key == "mlp_bias"; });
   write_file(hf + "/config.json", to_json_text(folder));
-  std::string config = read_file(place_ / "config.json");
-  const std::size_t model = config.find("\"model\": {");
-  config.replace(model, config.find('}', model) + 1 - model, "\"model\": {\"init_from\": \"" + hf + "\"}");
-  write_file(place_ / "window.json", config);
+  write_config(place_, "window.json", hf);
   const auto begin = [&](const std::string& run, const std::vector<std::string>& more) {
     return place_.train(plus({"run.dir=" + (place_ / run), "run.steps=1", "batch.sequence=16"}, more), "", "window.json");
   };

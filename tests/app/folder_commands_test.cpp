@@ -29,11 +29,7 @@ class FolderCommands : public ::testing::Test {
     const std::string golden = std::string(TRIDENT_SOURCE_DIR "/tests/model/goldens/families/") + family + "/";
     const std::string made = place_ / family;
     create_folder(made);
-    std::string config = read_file(golden + "config.json");
-    const std::size_t at = config.find(from);
-    EXPECT_NE(at, config.npos) << from;
-    if (at != config.npos) config.replace(at, from.size(), to);
-    write_file(made + "/config.json", config);
+    write_file(made + "/config.json", replaced(read_file(golden + "config.json"), from, to));
     write_file(made + "/model.safetensors", read_file(golden + "model.safetensors"));
     return made;
   }
@@ -113,9 +109,8 @@ TEST_F(FolderCommands, AConvertedCheckpointHasTheFoldersTokenizer) {
             to_json_text(*of_hf.find("bits_per_byte")));
 
   // Where neither configuration names its id, the tokenizer's end of a document ends a text.
-  std::string config = read_file(golden + "/config.json");
-  config.replace(config.find("  \"eos_token_id\": 300,\n"), std::string("  \"eos_token_id\": 300,\n").size(), "");
-  write_file(hf + "/config.json", config), write_file(hf + "/generation_config.json", "{}");
+  write_file(hf + "/config.json", replaced(read_file(golden + "/config.json"), "  \"eos_token_id\": 300,\n", ""));
+  write_file(hf + "/generation_config.json", "{}");
   const JsonValue vocabulary = parse_json(read_file(hf + "/vocab.json"), "vocab.json");
   const std::int64_t third = free.find("ids")->items()[2].as_integer();
   const auto named = std::ranges::find_if(vocabulary.members(), [&](const JsonMember& m) { return m.value.as_integer() == third; });
@@ -309,9 +304,7 @@ TEST_F(FolderCommands, LongropeTurnsEachWindowByItsOwnLength) {
   const auto with_one_list = [&](const std::string& name, const std::string& from, const std::string& to) {
     const std::string made = place_ / name;
     fs::copy(hf, made);
-    std::string config = read_file(made + "/config.json");
-    expect_parts(config, {from});
-    write_file(made + "/config.json", config.replace(config.find(from), from.size(), to));
+    write_file(made + "/config.json", replaced(read_file(made + "/config.json"), from, to));
     return made;
   };
   const std::string short_alone = with_one_list("short", longer, shorter), long_alone = with_one_list("long", shorter, longer);

@@ -73,9 +73,8 @@ std::vector<ImportedRun> imported_runs() {
 class ImportedRuns : public ::testing::Test {
  protected:
   ImportedRuns() {
-    std::string base = read_file(place_ / "config.json");
-    base.replace(base.find("\"global\": 8, \"micro\": 1"), 23, "\"global\": 32, \"micro\": 2");
-    write_file(place_ / "base.json", base);
+    write_file(place_ / "base.json", replaced(read_file(place_ / "config.json"), "\"global\": 8, \"micro\": 1",
+                                              "\"global\": 32, \"micro\": 2"));
   }
   static ProgramOutcome train(std::vector<std::string> arguments, const std::vector<std::string>& settings) {
     arguments.insert(arguments.begin(), "train");

@@ -13,6 +13,7 @@
 #include "tests/app/program.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/data/token_files.h"
+#include "tests/train/large_machine.h"
 #include "train/config/train_config.h"
 #include "train/plan/run_plan.h"
 
@@ -74,8 +75,7 @@ TEST(PlanSearch, SaysWhichLayoutsAreBestAndWritesTheFirst) {
   EXPECT_EQ(config.parallel.tensor, best[0].find("tensor")->as_integer());
   EXPECT_EQ(config.parallel.pipeline, best[0].find("pipeline")->as_integer());
   EXPECT_EQ(config.batch.micro, best[0].find("micro")->as_integer());
-  const MachineFacts machine{.bf16_over_fp32 = 2, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
-  EXPECT_EQ(make_run_plan(config, resolve_model(config), 128, machine).world_size(), 128);
+  EXPECT_EQ(make_run_plan(config, resolve_model(config), 128, kLargeMachine).world_size(), 128);
   // The planner of one configuration takes it, too, and says the same of its memory, in the same words.
   succeeded(run_program({"plan", "--config", written}));
   const auto plan_on = [&](const std::string& form) {
@@ -125,14 +125,19 @@ TEST(PlanSearch, AsksForNothingThatNoPlanDependsOn) {
   EXPECT_EQ(to_json_text(*file.find("model")), R"({"preset":"llama-1m"})");
 }
 
+// A configuration that is searched in a moment, in a file of the folder.
+std::string small_config(const TemporaryFolder& folder, int batch, const std::string& more = "") {
+  write_file(folder / "small.json", fmt::format(
+      R"({{"model": {{"model_type": "gpt2", "n_embd": 64, "n_layer": 4, "n_head": 4, "vocab_size": 300, "n_positions": 64}}, {}
+          "batch": {{"global": {}, "sequence": 32}}, "optimizer": {{"lr": 1e-3}}, "run": {{"steps": 1, "dir": "{}"}},
+          "data": {{"train": "none"}}}})", more, batch, folder / "run"));
+  return folder / "small.json";
+}
+
 // Each layout that is printed, of small spaces, is a configuration that the planner and the program that trains take.
 TEST(PlanSearch, PrintsConfigurationsThatArePlannedAndTrained) {
   TemporaryFolder folder;
-  const std::string config = folder / "small.json";
-  write_file(config, R"({"model": {"model_type": "gpt2", "n_embd": 64, "n_layer": 4, "n_head": 4, "vocab_size": 300,
-                                   "n_positions": 64},
-                         "batch": {"global": 8, "sequence": 32}, "optimizer": {"lr": 1e-3}, "precision": {"compute": "fp32"},
-                         "run": {"steps": 1, "dir": ")" + folder / "run" + R"("}, "data": {"train": "none"}})");
+  const std::string config = small_config(folder, 8, R"("precision": {"compute": "fp32"},)");
   std::size_t planned = 0;
   for (const std::string gpus : {"1", "2", "4"}) {
     const ProgramOutcome outcome = succeeded(
@@ -184,11 +189,7 @@ TEST(PlanSearch, SaysTheSameAgain) {
 // Amounts have digits in small models, too, and choices stand in the order of their numbers, the fastest without a loss.
 TEST(PlanSearch, IsReadableOfSmallModels) {
   TemporaryFolder folder;
-  const std::string config = folder / "small.json";
-  write_file(config, R"({"model": {"model_type": "gpt2", "n_embd": 64, "n_layer": 4, "n_head": 4, "vocab_size": 300,
-                                   "n_positions": 64},
-                         "batch": {"global": 64, "sequence": 32}, "optimizer": {"lr": 1e-3}, "run": {"steps": 1},
-                         "data": {"train": "none"}})");
+  const std::string config = small_config(folder, 64);
   const ProgramOutcome outcome =
       succeeded(run_program({"plan", "--search", "--config", config, "--cluster", "a10_pcie", "--gpus", "2", "--best", "2"}));
   expect_parts(outcome.out, {"gpt2 of 223.4K parameters", " GB free: tensors ", " MB (parameters "});
@@ -384,11 +385,7 @@ TEST(PlanSearch, SaysWhatToTypeNext) {
 // In any spelling; what a result says to train it with is what --write writes of it.
 TEST(PlanSearch, EachResultSaysHowToTrainIt) {
   TemporaryFolder folder;
-  const std::string config = folder / "small.json", written = folder / "second.json";
-  write_file(config, R"({"model": {"model_type": "gpt2", "n_embd": 64, "n_layer": 4, "n_head": 4, "vocab_size": 300,
-                                   "n_positions": 64},
-                         "batch": {"global": 8, "sequence": 32}, "optimizer": {"lr": 1e-3}, "run": {"steps": 1},
-                         "data": {"train": "none"}})");
+  const std::string config = small_config(folder, 8), written = folder / "second.json";
   const std::vector<std::string> words{"plan",   "search", "--config", config,     "--cluster", "a10_pcie", "--gpus",
                                        "2",      "--best", "2",        "--write",  written,     "--rank",   "2"};
   const ProgramOutcome found = run_program(words);

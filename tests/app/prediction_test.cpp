@@ -114,8 +114,7 @@ TEST(Prediction, WhatIsOffIsNamed) {
   const ProgramOutcome other = trained();
   expect_parts(other.out, {"the profile is of another processor; times are not judged"});
   EXPECT_EQ(other.out.find("more than 10 % off: compute"), std::string::npos) << other.out;
-  std::string profile = read_file(place / "profile.json");
-  write_file(place / "profile.json", profile.replace(profile.find("a processor"), 11, processor_name()));
+  write_file(place / "profile.json", replaced(read_file(place / "profile.json"), "a processor", processor_name()));
   const ProgramOutcome outcome = trained();
   EXPECT_NE(outcome.out.find("more than 10 % off: compute"), std::string::npos) << outcome.out;
   const JsonValue c = comparison(place);
@@ -147,8 +146,7 @@ TEST(Prediction, TheProfileKeptOfThisMachineIsTaken) {
   write_profile(place, "kept", {}, 1);
   write_profile(place, "named.json", {}, 1);
   create_folder_of(kept);
-  std::string text = read_file(place / "kept");
-  write_file(kept, text.replace(text.find("\"cores\": 2"), 10, "\"date\": \"2026-01-31\", \"cores\": 2"));
+  write_file(kept, replaced(read_file(place / "kept"), "\"cores\": 2", "\"date\": \"2026-01-31\", \"cores\": 2"));
   const auto said = [&](const std::string& profile) {
     const ProgramOutcome outcome = place.train({"run.overwrite=true", "run.hardware_profile=" + profile});
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;

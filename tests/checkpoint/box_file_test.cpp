@@ -53,9 +53,7 @@ FileTable parse(std::string_view text, const FileTable& table) {
 // `text` with `from` replaced by `to`, of any length, as the header of a file of that many data bytes. Both must be of the JSON
 // alone.
 std::string edited(std::string text, std::string_view from, std::string_view to) {
-  const std::size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  text.replace(at, from.size(), to);
+  text = replaced(std::move(text), from, to);
   while (text.size() % kDataAlignment != 0) text += ' ';
   if (text.size() > kDataAlignment) text.resize(text.find_last_not_of(' ') / kDataAlignment * kDataAlignment + kDataAlignment, ' ');
   const std::uint64_t length = text.size() - 8;

@@ -19,6 +19,7 @@
 #include "parallel/communicator/communicator.h"
 #include "tests/contracts/contract_cases.h"
 #include "tests/support/layout_run.h"
+#include "tests/train/large_machine.h"
 #include "train/config/option_table.h"
 #include "train/plan/run_plan.h"
 #include "train/run/run_report.h"
@@ -292,8 +293,6 @@ TEST(CommunicationExample, IsWhatTheDocumentSays) {
 
 // Tests that sharding more takes no more memory: in planned bytes of every rank, over layouts and the shipped configurations.
 
-const MachineFacts kLarge{.bf16_over_fp32 = 2, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
-
 std::vector<trident::DryRun> stages_of(RunPlan plan, ZeroPreset preset) {
   return dry_stages(with_policy(std::move(plan), policy_of(preset)), nullptr, DryWork::kStep);
 }
@@ -321,7 +320,7 @@ void expect_order(const RunPlan& plan) {
 RunPlan plan_of(const ContractCase& c) {
   const std::vector<std::string> settings{"run.dir=\"unused\"", "run.steps=9", "data.train=\"unused\"", "run.threads_per_rank=1"};
   const TrainConfig config = parse_train_config(config_of(c), "test", settings);
-  return make_run_plan(config, resolve_model(config), 0, kLarge);
+  return make_run_plan(config, resolve_model(config), 0, kLargeMachine);
 }
 
 std::vector<ContractCase> grid() {
@@ -382,7 +381,7 @@ TEST(ZeroOrders, OfTheShippedConfigurations) {
     TrainConfig config = load_train_config(file.path().string(), {}, values);
     const std::int64_t ranks = config.parallel.pipeline * config.parallel.tensor * config.parallel.data.value_or(2);
     config.batch.global = std::max<std::int64_t>(config.batch.global, 2 * config.batch.micro);
-    const RunPlan plan = make_run_plan(config, resolve_model(config), static_cast<int>(ranks), kLarge);
+    const RunPlan plan = make_run_plan(config, resolve_model(config), static_cast<int>(ranks), kLargeMachine);
     if (plan.grid.degrees().data > 1) expect_order(plan), ++checked;
   }
   EXPECT_GE(checked, 8);

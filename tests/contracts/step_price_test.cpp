@@ -25,6 +25,7 @@
 #include "planner/price/gpu_prices.h"
 #include "tests/contracts/contract_cases.h"
 #include "tests/support/layout_run.h"
+#include "tests/train/large_machine.h"
 #include "train/config/train_config.h"
 #include "train/plan/step_record.h"
 #include "train/run/dry_run.h"
@@ -53,15 +54,13 @@ struct SetPrices final : WorkPrices {
 
 RunPlan plan_of(const std::string& text) {
   const TrainConfig config = parse_train_config(text, "a layout", {"run.steps=1", "data.train=none"});
-  const MachineFacts machine{.bf16_over_fp32 = 2, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
-  return make_run_plan(config, resolve_model(config), 0, machine);
+  return make_run_plan(config, resolve_model(config), 0, kLargeMachine);
 }
 
 RunPlan shipped(const std::string& file, const std::vector<std::string>& settings) {
   OptionValues values;
   const TrainConfig config = load_train_config(TRIDENT_SOURCE_DIR "/configs/" + file, settings, values);
-  const MachineFacts machine{.bf16_over_fp32 = 2, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
-  return make_run_plan(config, resolve_model(config), 0, machine);
+  return make_run_plan(config, resolve_model(config), 0, kLargeMachine);
 }
 
 double part(const StepPrice& price, TimePart which) {
@@ -211,13 +210,6 @@ TEST(StepPrice, GpusAreNoFasterThanTheirPeak) {
 
 // The record of a step, which holds equal passes once, is the step: instruction by instruction and in its sums.
 
-RunPlan plan_of(const std::string& file, const std::vector<std::string>& settings) {
-  OptionValues values;
-  const TrainConfig config = load_train_config(TRIDENT_SOURCE_DIR "/configs/" + file, settings, values);
-  const MachineFacts machine{.bf16_over_fp32 = 2, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
-  return make_run_plan(config, resolve_model(config), 0, machine);
-}
-
 // Every call of a step, metered one by one: nothing is kept by instruction.
 std::vector<OperationTotal> metered(const RunPlan& plan, int rank) {
   DryDevice device(nullptr);
@@ -259,7 +251,7 @@ void expect_same(const RunPlan& plan, int rank, DryWork work) {
 }
 
 TEST(StepRecord, IsTheWholeStepOfTheDemo) {
-  const RunPlan plan = plan_of("demo_2dp_4pp_4tp.json", {});
+  const RunPlan plan = shipped("demo_2dp_4pp_4tp.json", {});
   for (int stage = 0; stage < plan.grid.degrees().pipeline; ++stage) {
     expect_same(plan, plan.grid.rank({.pipeline = stage}), DryWork::kStep);
     expect_same(plan, plan.grid.rank({.pipeline = stage}), DryWork::kEvaluation);
@@ -267,9 +259,9 @@ TEST(StepRecord, IsTheWholeStepOfTheDemo) {
 }
 
 TEST(StepRecord, IsTheWholeStepOf175BWithEightMicroBatches) {
-  const RunPlan one = plan_of("gpt3_175b_tp8_pp8.json", {});
+  const RunPlan one = shipped("gpt3_175b_tp8_pp8.json", {});
   const RunPlan plan =
-      plan_of("gpt3_175b_tp8_pp8.json", {fmt::format("batch.global={}", 8 * one.config.batch.micro * one.grid.degrees().data)});
+      shipped("gpt3_175b_tp8_pp8.json", {fmt::format("batch.global={}", 8 * one.config.batch.micro * one.grid.degrees().data)});
   ASSERT_EQ(plan.num_micro_batches, 8);
   for (int stage = 0; stage < plan.grid.degrees().pipeline; ++stage)
     expect_same(plan, plan.grid.rank({.pipeline = stage}), DryWork::kStep);
@@ -277,8 +269,8 @@ TEST(StepRecord, IsTheWholeStepOf175BWithEightMicroBatches) {
 
 // A dry step counts every target, on stages without a loss too, and so has its optimizer.
 TEST(StepRecord, CountedTargetsLeaveEveryStageItsOperations) {
-  const RunPlan plain = plan_of("demo_2dp_4pp_4tp.json", {});
-  RunPlan counts = plan_of("demo_2dp_4pp_4tp.json", {"data.eod_mask_loss=true"});
+  const RunPlan plain = shipped("demo_2dp_4pp_4tp.json", {});
+  RunPlan counts = shipped("demo_2dp_4pp_4tp.json", {"data.eod_mask_loss=true"});
   expect_same(counts, counts.grid.rank({.pipeline = counts.grid.degrees().pipeline - 1}), DryWork::kStep);
   counts.leaves_rows_out = false;
   for (int stage = 0; stage < plain.grid.degrees().pipeline; ++stage) {
@@ -290,7 +282,7 @@ TEST(StepRecord, CountedTargetsLeaveEveryStageItsOperations) {
 
 // The operand of a collective is the whole one, whichever side of the call has it: what a rank of n sends follows from it.
 TEST(StepRecord, CollectivesSayTheirWholeOperand) {
-  const RunPlan plan = plan_of("demo_2dp_4pp_4tp.json", {"parallel.zero=zero3"});
+  const RunPlan plan = shipped("demo_2dp_4pp_4tp.json", {"parallel.zero=zero3"});
   std::set<CommOperation> seen;
   for (int stage = 0; stage < plan.grid.degrees().pipeline; ++stage) {
     const StepRecord record = record_step(plan, plan.grid.rank({.pipeline = stage}), nullptr, DryWork::kStep);
@@ -312,8 +304,8 @@ TEST(StepRecord, CollectivesSayTheirWholeOperand) {
 
 // The record is small because twice the micro-batches run the same passes.
 TEST(StepRecord, MoreMicroBatchesBringNoNewPasses) {
-  const RunPlan plan = plan_of("demo_2dp_4pp_4tp.json", {}),
-                twice = plan_of("demo_2dp_4pp_4tp.json", {fmt::format("batch.global={}", 2 * plan.config.batch.global)});
+  const RunPlan plan = shipped("demo_2dp_4pp_4tp.json", {}),
+                twice = shipped("demo_2dp_4pp_4tp.json", {fmt::format("batch.global={}", 2 * plan.config.batch.global)});
   const StepRecord record = record_step(plan, 0, nullptr, DryWork::kStep), more = record_step(twice, 0, nullptr, DryWork::kStep);
   EXPECT_EQ(more.passes.size(), record.passes.size());
   EXPECT_GT(more.pass_of.size(), record.pass_of.size());

@@ -38,11 +38,6 @@ struct Restorable {
 
 class CudaGraphsTest : public ::testing::Test {
  protected:
-  TestTensor numbers(Shape shape, float first, DType dtype = DType::kF32) const {
-    TestTensor t(dtype, shape);
-    for (std::int64_t i = 0; i < shape.num_elements(); ++i) t.set(i, first + static_cast<float>(i % 17));
-    return t;
-  }
   void adamw(TensorView param, TensorView master, TensorView m, TensorView v, ConstTensorView grad, const UpdateNumbers& numbers,
              const RoundedElements* at_random = nullptr) {
     const TensorView moments[] = {m, v};

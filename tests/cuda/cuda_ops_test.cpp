@@ -27,12 +27,6 @@ namespace {
 
 class CudaOpsTest : public ::testing::Test {
  protected:
-  TestTensor numbers(Shape shape, float first, DType dtype = DType::kF32) const {
-    TestTensor t(dtype, shape);
-    for (std::int64_t i = 0; i < shape.num_elements(); ++i) t.set(i, first + static_cast<float>(i % 17));
-    return t;
-  }
-
   const SimulatedScope scope_{{.stream_order = simulated::StreamOrder::kTargetFirst}};
   Doorbell bell_;
   Progress progress_{bell_};

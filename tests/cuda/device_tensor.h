@@ -28,6 +28,12 @@ class TestStream {
   cudaStream_t stream_ = nullptr;
 };
 
+inline TestTensor numbers(Shape shape, float first, DType dtype = DType::kF32) {
+  TestTensor t(dtype, shape);
+  for (std::int64_t i = 0; i < shape.num_elements(); ++i) t.set(i, first + static_cast<float>(i % 17));
+  return t;
+}
+
 class DeviceTensor {
  public:
   // Uploads `host`; the first element lies `misalign` elements behind a multiple of 256 bytes.

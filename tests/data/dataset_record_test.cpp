@@ -55,10 +55,7 @@ class RecordTest : public ::testing::Test {
     return folder_ / name;
   }
   std::string change(const std::string& from, const std::string& to) {
-    std::string text = read_file(record_path(prefix_));
-    const std::size_t at = text.find(from);
-    EXPECT_NE(at, std::string::npos) << text;
-    return text.replace(at, from.size(), to);
+    return replaced(read_file(record_path(prefix_)), from, to);
   }
   NamedTokenizer ours_{"ours", "a"}, others_{"others", "b"};
 };
@@ -359,12 +356,6 @@ class WholeCheck : public ::testing::Test {
 
   DatasetSummary check(std::int64_t vocab_size = 1000) const {
     return summarize(IndexedDataset(prefix_), {.vocab_size = vocab_size});
-  }
-  template <class T>
-  void change(const std::string& path, std::size_t offset, T value) {
-    std::string bytes = read_file(path);
-    std::memcpy(bytes.data() + offset, &value, sizeof value);
-    write_file(path, bytes);
   }
 };
 

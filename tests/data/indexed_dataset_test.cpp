@@ -323,12 +323,6 @@ class SampleTest : public ::testing::Test {
   std::string prefix_ = folder_ / "d";
 
   std::uint64_t sample(std::int64_t vocab_size = 1000) const { return sample_dataset(IndexedDataset(prefix_), vocab_size); }
-  template <class T>
-  void change(const std::string& path, std::size_t offset, T value) {
-    std::string bytes = read_file(path);
-    std::memcpy(bytes.data() + offset, &value, sizeof value);
-    write_file(path, bytes);
-  }
 };
 
 TEST_F(SampleTest, FewFilesAreLookedAtWhole) {

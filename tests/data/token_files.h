@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <span>
 #include <string>
 #include <utility>
@@ -45,6 +46,14 @@ inline Documents counting_documents(std::int64_t count, std::int64_t vocab_size)
     documents.push_back(std::move(document));
   }
   return documents;
+}
+
+// Puts `value` into a file, over what is there.
+template <class T>
+void change(const std::string& path, std::size_t offset, T value) {
+  std::string bytes = read_file(path);
+  std::memcpy(bytes.data() + offset, &value, sizeof value);
+  write_file(path, bytes);
 }
 
 inline std::vector<std::int32_t> concatenation(const Documents& documents) {

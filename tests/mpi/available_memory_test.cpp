@@ -15,6 +15,7 @@
 
 #include "core/check.h"
 #include "parallel/health/descriptor_handover.h"
+#include "tests/data/temporary_folder.h"
 #include "tests/mpi/child_process.h"
 #include "tests/support/error_text.h"
 
@@ -24,12 +25,6 @@ namespace {
 // A tree like /, with what the test writes into it.
 class AvailableMemoryTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "available_memory_XXXXXX";
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    root = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(root); }
   void write(const std::string& path, const std::string& text) {
     std::filesystem::create_directories(std::filesystem::path(root + path).parent_path());
     std::ofstream(root + path) << text;
@@ -52,7 +47,8 @@ class AvailableMemoryTest : public ::testing::Test {
     EXPECT_EQ(memory.bytes, bytes);
     EXPECT_EQ(memory.limit, limit);
   }
-  std::string root;
+  const TemporaryFolder folder;
+  const std::string root = folder.path();
 };
 
 TEST_F(AvailableMemoryTest, IsUnlimitedWhereNothingSays) { expect(std::numeric_limits<std::int64_t>::max(), "this node"); }

@@ -12,7 +12,7 @@
 
 #include "checkpoint/commit.h"
 #include "tests/app/background_program.h"
-#include "tests/app/program.h"
+#include "tests/app/checkpoint_runs.h"
 #include "train/launch/failure_file.h"
 
 namespace trident {
@@ -78,11 +78,7 @@ TEST_F(SupervisedRanks, KilledAtRandomTheRunIsTheUndisturbedOne) {
 
   const std::vector<JsonValue> killed = place_.metrics("killed");
   succeeded(run_command(mpirun("alone", killed.size())));
-  const std::vector<JsonValue> alone = place_.metrics("alone");
-  ASSERT_EQ(killed.size(), alone.size());
-  for (std::size_t i = 0; i < alone.size(); ++i)
-    for (const char* key : {"step", "loss", "grad_norm", "lr", "tokens"})
-      EXPECT_EQ(to_json_text(*killed[i].find(key)), to_json_text(*alone[i].find(key))) << key << " of line " << i + 1;
+  EXPECT_EQ(compared(killed, kComparedKeys), compared(place_.metrics("alone"), kComparedKeys));
 }
 
 TEST_F(SupervisedRanks, TheLineOfARestartNamesTheRankAndASignalSaves) {

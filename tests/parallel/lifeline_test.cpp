@@ -30,14 +30,19 @@ std::string rest_of_five(int victim) {
   return rank_list(rest);
 }
 
+// Once `victim` is killed, the others end by themselves.
+void expect_a_kill_ends(LifelineJob& job, int victim) {
+  job.settle();
+  job.kill(victim, SIGKILL);
+  expect_all_end(job.wait(), {victim});
+}
+
 class OneRankOfFive : public ::testing::TestWithParam<int> {};
 
 TEST_P(OneRankOfFive, KilledIsNamedOnceAndTheOthersEnd) {
   const int victim = GetParam();
   LifelineJob job(5, training(victim));
-  job.settle();
-  job.kill(victim, SIGKILL);
-  expect_all_end(job.wait(), {victim});
+  expect_a_kill_ends(job, victim);
   EXPECT_EQ(the_line(job, 4),
             fmt::format("{} was killed or crashed in training, step 17, last entered all_reduce #42 over tp; ranks {} waited in "
                         "all_reduce #42 over tp: waiting for rank {}; exit code 76 on all ranks",
@@ -117,9 +122,7 @@ TEST(Lifeline, ADeputyOnAnotherNodeSpeaksForALostNode) {
 TEST(Lifeline, AJobOfTwoSurvivesEitherRank) {
   for (const int victim : {0, 1}) {
     LifelineJob job(2, training(victim));
-    job.settle();
-    job.kill(victim, SIGKILL);
-    expect_all_end(job.wait(), {victim});
+    expect_a_kill_ends(job, victim);
     EXPECT_PRED2(starts_with, the_line(job, 1), who(job, victim) + " was killed or crashed in training, step 17");
   }
 }
@@ -132,9 +135,7 @@ TEST(Lifeline, ARankThatCannotBeWokenIsEnded) {
     pause_for(60);
     return 0;
   }, [](LifelineOptions& options) { options.grace_seconds = 0.3; });
-  job.settle();
-  job.kill(1, SIGKILL);
-  expect_all_end(job.wait(), {1});
+  expect_a_kill_ends(job, 1);
   EXPECT_PRED2(contains, the_line(job, 3),
                "; rank 2 waited in all_reduce #42 over tp: waiting for rank 1; ranks 0, 3 not waiting; exit");
 }
@@ -148,9 +149,7 @@ TEST(Lifeline, AWaitThatIsOverIsNotReported) {
     while (!self.woken) pause_for(0.01);
     return self.woken ? 76 : 0;
   });
-  job.settle();
-  job.kill(1, SIGKILL);
-  expect_all_end(job.wait(), {1});
+  expect_a_kill_ends(job, 1);
   EXPECT_PRED2(contains, the_line(job, 2), " in starting; ranks 0, 2 not waiting; exit code 76 on all ranks");
 }
 
@@ -193,9 +192,7 @@ TEST(Lifeline, AFinishedRankStillObeysTheVerdict) {
     if (self.rank == 3) self.lifeline.goodbye();
     return train_until_woken(self, 4);
   });
-  job.settle();
-  job.kill(4, SIGKILL);
-  expect_all_end(job.wait(), {4});
+  expect_a_kill_ends(job, 4);
   EXPECT_PRED2(contains, the_line(job, 4), "; ranks 0-2 waited in ");
 }
 
@@ -235,18 +232,14 @@ TEST(Lifeline, AHubThatStoodStillForLessThanTheLimitAccusesNobody) {
 
 TEST(Lifeline, SixtyFourRanksHangOnOneHub) {
   LifelineJob job(64, training(40));
-  job.settle();
-  job.kill(40, SIGKILL);
-  expect_all_end(job.wait(), {40});
+  expect_a_kill_ends(job, 40);
   EXPECT_PRED2(contains, the_line(job, 63),
                "; ranks 0-39, 41-63 waited in all_reduce #42 over tp: waiting for rank 40; exit code 76");
 }
 
 TEST(Lifeline, AJobOfOneNodeNeedsNoPort) {
   LifelineJob job(4, training(2), [](LifelineOptions& options) { options.reach = LifelineReach::kNode; });
-  job.settle();
-  job.kill(2, SIGKILL);
-  expect_all_end(job.wait(), {2});
+  expect_a_kill_ends(job, 2);
   EXPECT_PRED2(starts_with, the_line(job, 3), who(job, 2) + " was killed or crashed in training, step 17");
 }
 
@@ -255,9 +248,7 @@ TEST(Lifeline, AnErrorOfTheLifelineItselfEndsTheJobAsAnyOther) {
   LifelineJob job(4, training(2), [](LifelineOptions& options) {
     if (options.rank == 0) options.print = [](const LifelineVerdict&) { throw std::runtime_error("no paper"); };
   });
-  job.settle();
-  job.kill(2, SIGKILL);
-  expect_all_end(job.wait(), {2});
+  expect_a_kill_ends(job, 2);
   const auto [printed, woken] = job.words();
   EXPECT_PRED2(starts_with, printed.at(0), who(job, 2) + " was killed or crashed in training, step 17");
   const std::string own = who(job, 0) + " failed: its lifeline ended: no paper; exit code 76";

@@ -8,6 +8,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/data/temporary_folder.h"
+
 namespace trident {
 namespace {
 
@@ -18,12 +20,6 @@ using ::testing::IsEmpty;
 // A tree like /, with what the test writes into it.
 class NetworkFactsTest : public ::testing::Test {
  protected:
-  void SetUp() override {
-    std::string pattern = ::testing::TempDir() + "network_facts_XXXXXX";
-    ASSERT_NE(mkdtemp(pattern.data()), nullptr);
-    root = pattern;
-  }
-  void TearDown() override { std::filesystem::remove_all(root); }
   void write(const std::string& path, const std::string& text) {
     std::filesystem::create_directories(std::filesystem::path(root + path).parent_path());
     std::ofstream(root + path) << text << '\n';
@@ -43,7 +39,8 @@ class NetworkFactsTest : public ::testing::Test {
     std::filesystem::create_directories(root + "/proc/self/fd");
     std::filesystem::create_symlink(target, root + "/proc/self/fd/" + std::to_string(descriptor));
   }
-  std::string root;
+  const TemporaryFolder folder;
+  const std::string root = folder.path();
 };
 
 TEST_F(NetworkFactsTest, WhereNothingIsKnownItIsTcp) {

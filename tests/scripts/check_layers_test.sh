@@ -1,12 +1,7 @@
 #!/usr/bin/env bash
 # check_layers_test.sh CHECK_LAYERS: plants violations, one at a time, in a small tree and expects each to be named.
 set -euo pipefail
-check=$1
-tree=$(mktemp -d)
-trap 'rm -rf "$tree"' EXIT
-
-# write FILE LINE...
-write() { mkdir -p "$tree/$(dirname "$1")"; printf '%s\n' "${@:2}" >"$tree/$1"; }
+. "$(dirname "$0")/planted_tree.sh"
 
 write core/check.h '#include <string>' '#include <fmt/core.h>'
 write device/ops.h '#include "core/check.h"'
@@ -19,22 +14,10 @@ write data/blend.cpp '#include "core/check.h"'
 write train/launch/run_training.cpp '#include "train/run/rank_loop.h"' '#include "data/blend.h"'
 write app/main.cpp '#include "train/launch/run_training.h"' '// #include "tests/nothing.h"'
 write tests/train/trainer_test.cpp '#include "train/launch/run_training.h"' '#include "tests/support/x.h"'
-"$check" "$tree" >"$tree/log" || { cat "$tree/log"; echo "a tree in order is refused"; exit 1; }
+accepted "a tree in order is refused"
 
 # refused FILE INCLUDE EXPECTED: with this line in addition the check fails and says EXPECTED, with file and line.
-refused() {
-  local file=$tree/$1 status=0
-  [[ ! -e $file ]] || cp "$file" "$tree/kept"
-  mkdir -p "$(dirname "$file")"
-  printf '#include %s\n' "$2" >>"$file"
-  "$check" "$tree" >"$tree/log" || status=$?
-  if ((status != 1)) || ! grep -qE "^$1:[0-9]+: .*$3" "$tree/log"; then
-    echo "$1 with $2: status $status, expected 1 and \"$3\", said:"
-    cat "$tree/log"
-    exit 1
-  fi
-  if [[ -e $tree/kept ]]; then mv "$tree/kept" "$file"; else rm "$file"; fi
-}
+refused() { planted "$1" "#include $2" -E "^$1:[0-9]+: .*$3"; }
 
 refused core/check.h '"device/ops.h"' 'core may not include from device'
 refused device/ops.h '"parallel/communicator/communicator.h"' 'device may not include from communicator'
@@ -75,14 +58,8 @@ rm -r "$tree/scripts" "$tree/cmake"
 
 # without_cstdint FILE LINE...: a file that names an integer type of <cstdint> and does not include it.
 without_cstdint() {
-  local status=0
   write "$@"
-  "$check" "$tree" >"$tree/log" || status=$?
-  if ((status != 1)) || ! grep -qE "^$1:[0-9]+: names std::u?int[0-9]+_t without #include <cstdint>" "$tree/log"; then
-    echo "$1 without <cstdint>: status $status, said:"
-    cat "$tree/log"
-    exit 1
-  fi
+  named "$1" -E "^$1:[0-9]+: names std::u?int[0-9]+_t without #include <cstdint>"
   rm "$tree/$1"
 }
 without_cstdint core/shape.h '#pragma once' 'using Dim = std::int64_t;'
@@ -90,27 +67,17 @@ without_cstdint core/zebra.cpp '#include <string>' '// std::int8_t' 'std::uint8_
 without_cstdint tests/core/shape_test.cpp '#include "core/check.h"' 'std::uint32_t x;'
 write core/fragment.inl 'std::int64_t y;'
 write core/with.h '#include <cstdint>' 'std::int64_t y;' '// and so on'
-"$check" "$tree" >"$tree/log" || { cat "$tree/log"; echo "a fragment, or a file with <cstdint>, is refused"; exit 1; }
+accepted "a fragment, or a file with <cstdint>, is refused"
 
 write core/with.h '#include <cstdint>' '  // Of a rank.'
-if "$check" "$tree" >"$tree/log" || ! grep -q '^core/with.h:2: a comment begins without its subject: "Of a"' "$tree/log"; then
-  cat "$tree/log"
-  echo "a comment without a subject is accepted"
-  exit 1
-fi
+named "a comment without a subject" '^core/with.h:2: a comment begins without its subject: "Of a"'
 write core/with.h '#include <cstdint>' 'std::int64_t y;' '// and so on'
 
 # Long lines: refused in every kind of file, but for as many as the list counts.
 # columns N [BEGIN]: a comment of N columns.
 columns() { local line; printf -v line "%$1s" ""; echo "${2-//}${line// /x}" | cut -c "1-$1"; }
-accepted() { "$check" "$tree" >"$tree/log" || { cat "$tree/log"; echo "$1"; exit 1; }; }
 too_long() {
-  local says="$1: longer than 132 columns; scripts/long_lines allows $2 such lines of this file, which has $3"
-  if "$check" "$tree" >"$tree/log" || ! grep -qxF "$says" "$tree/log"; then
-    cat "$tree/log"
-    echo "$1: expected $3 long lines where $2 are allowed"
-    exit 1
-  fi
+  named "$1" -xF "$1: longer than 132 columns; scripts/long_lines allows $2 such lines of this file, which has $3"
 }
 write core/wide.h "$(columns 132)" "// $(printf '\xc3\xa9%.0s' {1..129})"
 accepted "132 columns, or that many characters in more bytes, are refused"

@@ -1,12 +1,7 @@
 #!/usr/bin/env bash
 # check_names_test.sh CHECK_NAMES: plants bodies without headers and pages that name what is not there, and expects both named.
 set -euo pipefail
-check=$1
-tree=$(mktemp -d)
-trap 'rm -rf "$tree"' EXIT
-
-# write FILE LINE...
-write() { mkdir -p "$tree/$(dirname "$1")"; printf '%s\n' "${@:2}" >"$tree/$1"; }
+. "$(dirname "$0")/planted_tree.sh"
 
 write core/check.h '' && write core/check.cpp '' && write core/check_text.cpp ''
 write parallel/mpi/wire.h '' && write parallel/mpi/wire.cpp ''
@@ -15,23 +10,14 @@ write app/subcommands.h '' && write app/train_command.cpp '' && write app/main.c
 write tests/core/check_test.cpp ''
 write docs/design/architecture.md '# The Map' 'core/check and core/, check.cpp, [here](#the-map)' 'parallel/mpi/*.h, core/check_'
 write README.md '[map](docs/design/architecture.md#the-map), core/check.h, [far](https://example.org/x.md), core/Regex.*'
-"$check" "$tree" >"$tree/log" || { cat "$tree/log"; echo "a tree in order is refused"; exit 1; }
+accepted "a tree in order is refused"
 grep -qx 'check_names: 7 bodies stand with their headers, and what 2 pages name is there' "$tree/log" ||
   { cat "$tree/log"; exit 1; }
 
 # refused FILE LINE EXPECTED: with this line in addition the check fails and says EXPECTED, and nothing else.
 refused() {
-  local file=$tree/$1 status=0
-  [[ ! -e $file ]] || cp "$file" "$tree/kept"
-  mkdir -p "$(dirname "$file")"
-  printf '%s\n' "$2" >>"$file"
-  "$check" "$tree" >"$tree/log" || status=$?
-  if ((status != 1)) || ! grep -qF -- "$3" "$tree/log" || ! grep -qx 'check_names: 1 violations' "$tree/log"; then
-    echo "$1 with $2: status $status, expected 1 and \"$3\", said:"
-    cat "$tree/log"
-    exit 1
-  fi
-  if [[ -e $tree/kept ]]; then mv "$tree/kept" "$file"; else rm "$file"; fi
+  planted "$1" "$2" -F -- "$3"
+  grep -qx 'check_names: 1 violations' "$tree/log" || { cat "$tree/log"; exit 1; }
 }
 
 refused core/other.cpp '' 'core/other.cpp: no header has its name'

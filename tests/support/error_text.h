@@ -1,4 +1,4 @@
-// Tests ask texts and errors what they say, and what they hold.
+// Tests change texts, and ask texts and errors what they say and hold.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -25,6 +25,13 @@ template <class E, class F> std::string error_of(F action) {
 inline std::vector<std::string> plus(std::vector<std::string> some, const std::vector<std::string>& more) {
   some.insert(some.end(), more.begin(), more.end());
   return some;
+}
+
+// A text with the first of its parts `from` replaced.
+inline std::string replaced(std::string text, std::string_view from, std::string_view to) {
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, text.npos) << "no \"" << from << "\" in: " << text;
+  return at == text.npos ? text : text.replace(at, from.size(), to);
 }
 
 inline bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }

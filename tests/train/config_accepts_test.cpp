@@ -16,6 +16,9 @@ using testing_support::kSmall;
 using testing_support::refusal;
 using testing_support::small_with;
 
+// The small configuration with these keys of a model in place of its preset.
+std::string with_model(std::string_view keys) { return replaced(kSmall, R"("preset": "llama-1m")", keys); }
+
 // The documented example of a complete file, its unbuilt features set to their neutral values.
 const char* const kComplete = R"({
   "$schema": "./trident.schema.json",
@@ -191,9 +194,7 @@ TEST(ConfigAccepts, GradSyncAndZeroSpellings) {
 }
 
 TEST(ConfigAccepts, ModelsSpelledOut) {
-  std::string text = kSmall;
-  text.replace(text.find("\"preset\": \"llama-1m\""), 20,
-               R"("model_type": "llama", "rope_scaling": {"factor": 2.0}, "dropout": 0.1)");
+  const std::string text = with_model(R"("model_type": "llama", "rope_scaling": {"factor": 2.0}, "dropout": 0.1)");
   const TrainConfig c = parse_train_config(text, "c.json", {"model.hidden_size=64", "model.rope_scaling.rope_type=linear",
                                                        "model.num_hidden_layers=2", "model.num_attention_heads=4",
                                                        "model.intermediate_size=96", "data.tokenizer=null"});
@@ -212,9 +213,8 @@ TEST(ConfigAccepts, ASettingTakesThePlaceOfWhatFilesSayByAnotherKey) {
   EXPECT_EQ(c.model.preset, "gpt2-124m");
   EXPECT_EQ(c.replaced, std::vector<std::string>{"c.json:2: run.steps has no effect, because --set run.epochs takes its place"});
   EXPECT_NE(refusal({"run.epochs=2", "run.steps=3"}).find("run.steps = 3 is given too"), std::string::npos);
-  std::string text = kSmall;
-  text.replace(text.find("\"preset\": \"llama-1m\""), 20, R"("model_type": "llama", "hidden_size": 64)");
-  text.replace(text.find("\"train\""), 7, R"("split": "95,5", "train")");
+  const std::string text = replaced(with_model(R"("model_type": "llama", "hidden_size": 64)"), R"("train")",
+                                    R"("split": "95,5", "train")");
   const TrainConfig spelled =
       parse_train_config(text, "c.json", {"model.sliding_window=null", "model.preset=mistral-7b", "data.valid=corpus/valid"});
   EXPECT_EQ(spelled.model.preset, "mistral-7b");
@@ -266,9 +266,8 @@ TEST(ConfigAccepts, NeutralValuesOfReservedKeys) {
 }
 
 TEST(ConfigAccepts, ResolvedTextIsAFixedPoint) {
-  std::string inline_model = kSmall;
-  inline_model.replace(inline_model.find("\"preset\": \"llama-1m\""), 20,
-                       R"("model_type": "gpt2", "n_embd": 32, "n_layer": 2, "n_head": 4, "layer_norm_epsilon": 1e-5)");
+  const std::string inline_model =
+      with_model(R"("model_type": "gpt2", "n_embd": 32, "n_layer": 2, "n_head": 4, "layer_norm_epsilon": 1e-5)");
   for (const std::string& text : {std::string(kSmall), std::string(kComplete), inline_model}) {
     const TrainConfig first =
         parse_train_config(text, "c.json", {"parallel.grad_sync={\"every\":2}", "parallel.layers=null", "optimizer.lr=0.1"});
@@ -345,12 +344,10 @@ TEST(ConfigAccepts, AWindowBesideAPreset) {
 // Not named, the tokenizer is GPT-2's where the vocabulary is, and unknown elsewhere: a Llama's ids are not read as GPT-2's.
 TEST(ConfigAccepts, TheTokenizerOfAVocabulary) {
   const auto of = [](const char* type, int vocabulary, const std::vector<std::string>& settings = {}) {
-    std::string text = kSmall;
     const char* const sizes = std::string(type) == "gpt2" ? R"("n_embd": 8, "n_layer": 1, "n_head": 2)"
                                                           : R"("hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 1,
                                                                "num_attention_heads": 2)";
-    text.replace(text.find("\"preset\": \"llama-1m\""), 20,
-                 fmt::format(R"("model_type": "{}", "vocab_size": {}, {})", type, vocabulary, sizes));
+    const std::string text = with_model(fmt::format(R"("model_type": "{}", "vocab_size": {}, {})", type, vocabulary, sizes));
     return parse_train_config(text, "c.json", settings).data;
   };
   using Name = std::optional<std::string>;
@@ -471,10 +468,9 @@ TEST(ConfigAccepts, OriginsNameFileLineAndSetting) {
   EXPECT_NE(printed.find("\"steps\": 5,  // c.json:2"), std::string::npos) << printed;
   // The model's keys, too.
   OptionValues spelled_out;
-  std::string text = kSmall;
-  const std::string preset = "\"preset\": \"llama-1m\"";
-  text.replace(text.find(preset), preset.size(), "\"model_type\": \"llama\", \"vocab_size\": 512,\n"
-               "\"hidden_size\": 64, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"intermediate_size\": 64");
+  const std::string text =
+      with_model("\"model_type\": \"llama\", \"vocab_size\": 512,\n"
+                 "\"hidden_size\": 64, \"num_hidden_layers\": 2, \"num_attention_heads\": 4, \"intermediate_size\": 64");
   spelled_out.take_file(parse_json(text, "c.json"), "c.json");
   spelled_out.take_setting("model.num_hidden_layers=4");
   const std::string model = config_with_origins(make_train_config(spelled_out), spelled_out);

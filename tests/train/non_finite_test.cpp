@@ -15,7 +15,7 @@ namespace {
 constexpr int kPoisonedStep = 1, kSteps = 3;
 
 // One rank saw this.
-struct RankRecord {
+struct PoisonedRank {
   std::vector<StepResult> results;
   std::vector<std::vector<float>> masters;  // after every step, all shards
   std::vector<double> eval_losses;          // after every step: shows the working copies of the weights
@@ -34,13 +34,13 @@ std::string poison(const ParamStore& store, float value) {
   return "";
 }
 
-std::vector<RankRecord> train(const std::string& config, const std::vector<std::string>& settings, int poisoned_rank, float value,
-                              std::string* poisoned_name) {
+std::vector<PoisonedRank> train_poisoned(const std::string& config, const std::vector<std::string>& settings, int poisoned_rank,
+                                         float value, std::string* poisoned_name) {
   const RunPlan plan = cpu_plan(config, settings);
   const LoadSamples load = random_tokens(plan.model.vocab_size, plan.config.batch.sequence);
-  std::vector<RankRecord> records(static_cast<std::size_t>(plan.world_size()));
+  std::vector<PoisonedRank> records(static_cast<std::size_t>(plan.world_size()));
   on_cpu_ranks(plan, [&](int rank, RankTrainer& trainer) {
-    RankRecord& record = records[static_cast<std::size_t>(rank)];
+    PoisonedRank& record = records[static_cast<std::size_t>(rank)];
     int step = 0;
     trainer.set_gradient_hook([&](const ParamStore& store) {
       const AllocationExemption name;  // the test's own
@@ -63,11 +63,11 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 
 void expect_skipped(const std::string& config, const std::vector<std::string>& settings, int poisoned_rank, float value) {
   std::string name;
-  const std::vector<RankRecord> records = train(config, settings, poisoned_rank, value, &name);
+  const std::vector<PoisonedRank> records = train_poisoned(config, settings, poisoned_rank, value, &name);
   ASSERT_NE(name, "");
   int named = 0;
   for (std::size_t rank = 0; rank < records.size(); ++rank) {
-    const RankRecord& r = records[rank];
+    const PoisonedRank& r = records[rank];
     ASSERT_EQ(r.results.size(), static_cast<std::size_t>(kSteps));
     EXPECT_TRUE(r.results[0].applied);
     EXPECT_FALSE(r.results[1].applied) << "rank " << rank;

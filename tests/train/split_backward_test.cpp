@@ -10,6 +10,7 @@
 #include "model/layer.h"
 #include "model/model_constants.h"
 #include "pipeline/schedule/step_program_check.h"
+#include "support/error_text.h"
 #include "support/layout_run.h"
 #include "support/parity_cases.h"
 #include "support/split_schedules.h"
@@ -41,8 +42,9 @@ RunPlan with_schedule(RunPlan plan, const Schedule& schedule) {
 
 class SplitBackward : public ::testing::TestWithParam<ParityCase> {
  protected:
-  static std::vector<std::string> settings(int micro_batches) {
-    std::vector<std::string> all = GetParam().settings();
+  // Two blocks a stage or more.
+  static std::vector<std::string> settings(int micro_batches, const char* layers = "model.num_hidden_layers=8") {
+    std::vector<std::string> all = plus(GetParam().settings(), {layers});
     all.push_back("parallel.grad_sync=\"step\"");  // what split backwards need, whatever the preset
     all.push_back(fmt::format("batch.global={}", GetParam().data * micro_batches));
     return all;
@@ -62,10 +64,11 @@ class SplitBackward : public ::testing::TestWithParam<ParityCase> {
 };
 
 TEST_P(SplitBackward, EqualsGpipe) {
-  for (const std::string& config : {tiny_llama_config(), tiny_gpt2_config()}) {
+  for (const auto& [config, layers] :
+       {std::pair(tiny_llama_config(), "model.num_hidden_layers=8"), std::pair(tiny_gpt2_config(), "model.n_layer=8")}) {
     for (const auto& [policy, micro_batches] : {std::pair("none", 3), std::pair("full", 5), std::pair("selective", 3)}) {
       SCOPED_TRACE(policy);
-      std::vector<std::string> all = settings(micro_batches);
+      std::vector<std::string> all = settings(micro_batches, layers);
       all.push_back(fmt::format("recompute.policy=\"{}\"", policy));
       const LayoutRun whole = run(config, all), split = run(config, all, gpipe_with_weights_last);
       EXPECT_EQ("", compare_bits(split, whole));
@@ -117,7 +120,7 @@ TEST_P(SplitBackward, ReleasesActivationsAtTheirLastUse) {
 
 // A head that makes its logits again reads its weight for the weight gradient, and is gathered for it.
 TEST_P(SplitBackward, EqualsGpipeWithAChunkedHead) {
-  std::vector<std::string> all = settings(3);
+  std::vector<std::string> all = settings(3, "model.n_layer=16");  // few are gathered once and kept
   all.push_back("recompute.head_chunk=5");
   const LayoutRun whole = run(tiny_gpt2_config(), all), split = run(tiny_gpt2_config(), all, gpipe_with_weights_last);
   EXPECT_EQ("", compare_bits(split, whole));

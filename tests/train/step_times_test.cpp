@@ -63,7 +63,7 @@ TEST(StepTimes, EveryKindOfInstructionHasItsPart) {
 }
 
 // Ranks as threads, each with a device; `body` gets its world.
-void on_ranks(int ranks, const std::function<void(Communicator& world, Device& device)>& body) {
+void on_devices(int ranks, const std::function<void(Communicator& world, Device& device)>& body) {
   ThreadWorld world(ranks, /*timeout_seconds=*/60.0);
   run_thread_ranks(world, [&](int rank) {
     CpuDevice device(world.doorbell(rank), CpuDeviceOptions{});
@@ -74,7 +74,7 @@ void on_ranks(int ranks, const std::function<void(Communicator& world, Device& d
 }
 
 TEST(StepTimes, RanksAreSummedUp) {
-  on_ranks(3, [](Communicator& world, Device& device) {
+  on_devices(3, [](Communicator& world, Device& device) {
     StepTimes mine;
     mine.steps = 2;
     mine.step = 10.0 + world.rank();
@@ -115,7 +115,7 @@ TEST(TimingLine, HasItsKeys) {
 
 TEST(GatherTexts, EveryRanksTextInOrderUpATree) {
   for (const int ranks : {1, 2, 5, 8, 13}) {
-    on_ranks(ranks, [&](Communicator& world, Device& device) {
+    on_devices(ranks, [&](Communicator& world, Device& device) {
       const auto counted = world.split(all_ranks(world), "counted");
       const auto text_of = [](int rank) {
         return rank == 3 ? std::string() : std::string(static_cast<std::size_t>(900 * rank + 1), static_cast<char>('a' + rank));
@@ -132,7 +132,7 @@ TEST(GatherTexts, EveryRanksTextInOrderUpATree) {
 }
 
 TEST(Extremes, EveryRanksValueCounts) {
-  on_ranks(5, [](Communicator& world, Device& device) {
+  on_devices(5, [](Communicator& world, Device& device) {
     constexpr std::array kValues{2.0, -3.0, 7.5, 7.5, 0.0};
     const Extremes extremes = extremes_of(world, device.host_stream(), kValues[static_cast<std::size_t>(world.rank())]);
     EXPECT_EQ(extremes.min, -3);
@@ -146,7 +146,7 @@ TEST(Extremes, EveryRanksValueCounts) {
 }
 
 TEST(GatherBytes, EveryRanksBytesOnceInOrder) {
-  on_ranks(4, [](Communicator& world, Device& device) {
+  on_devices(4, [](Communicator& world, Device& device) {
     std::string mine(static_cast<std::size_t>(world.rank() == 2 ? 0 : 500'000 * world.rank() + 1),
                      static_cast<char>('a' + world.rank()));
     if (!mine.empty()) mine.front() = '<';  // rank 2 has nothing; pieces out of order show
@@ -171,7 +171,7 @@ TEST(GatherBytes, EveryRanksBytesOnceInOrder) {
 // Rank 2 reads rank 0's clock: what it does to that is not corrected. Ranks 1 and 3 read clocks of
 // their own, rank 4 reads rank 1's and is not asked.
 TEST(ClockOffset, OfRanksThatReadAnotherClock) {
-  on_ranks(5, [](Communicator& world, Device& device) {
+  on_devices(5, [](Communicator& world, Device& device) {
     constexpr std::array<std::uint64_t, 5> kIdentities{7, 8, 7, 9, 8};
     const double ahead = 1000.0 * world.rank();
     const std::vector<ClockOffset> clocks =

@@ -17,9 +17,9 @@
 namespace trident::testing {
 namespace {
 
-constexpr int kSteps = 3;
+constexpr int kUpdates = 3;
 
-std::vector<std::string> with(std::vector<std::string> settings, const std::string& rounding = "true") {
+std::vector<std::string> rounded(std::vector<std::string> settings, const std::string& rounding = "true") {
   settings.insert(settings.end(), {"precision.compute=bf16", "precision.stochastic_rounding=" + rounding, "debug.no_alloc=true"});
   return settings;
 }
@@ -64,9 +64,9 @@ struct Weights {
 LayoutRun run(const std::string& config, const std::vector<std::string>& settings, Weights& weights,
               const std::string& rounding = "true") {
   LayoutRunOptions options;
-  options.steps = kSteps;
-  options.after_steps = [&](RankTrainer& trainer) { weights.look_at(trainer, kSteps, 1234); };
-  std::vector<std::string> all = with(small(config, settings), rounding);
+  options.steps = kUpdates;
+  options.after_steps = [&](RankTrainer& trainer) { weights.look_at(trainer, kUpdates, 1234); };
+  std::vector<std::string> all = rounded(small(config, settings), rounding);
   all.emplace_back("run.seed=1234");
   return run_layout(config, all, options);
 }
@@ -135,7 +135,7 @@ TEST(StochasticRounding, IsOffUnlessAskedFor) {
   EXPECT_EQ(nearest.grad_norms[0], random.grad_norms[0]);
   EXPECT_NE(nearest.losses[1], random.losses[1]);
   LayoutRunOptions options;
-  options.steps = kSteps;
+  options.steps = kUpdates;
   EXPECT_EQ("", compare_bits(run_layout(llama(), small(llama(), {"precision.compute=bf16", "run.seed=1234"}), options), nearest));
 }
 
@@ -149,7 +149,7 @@ TEST(StochasticRounding, AnotherSeedRoundsOtherwise) {
         for (std::int64_t i = 0; i < shard.elements; ++i) shard.master.as<float>()[i] = 0.001f * static_cast<float>(i % 37 - 18);
       trainer.store().publish_masters();
     };
-    return run_layout(llama(), with(small(llama(), {std::string("run.seed=") + seed})), options).losses;
+    return run_layout(llama(), rounded(small(llama(), {std::string("run.seed=") + seed})), options).losses;
   };
   const std::vector<double> a = losses("1"), b = losses("2");
   EXPECT_EQ(a[0], b[0]);

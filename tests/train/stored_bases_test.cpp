@@ -197,9 +197,7 @@ TEST_F(StoredBases, AnAdapterBesideAnotherBaseIsRefusedWhereItsFolderSaysTheValu
   tune("wide", {from, "model.vocab_size=64"});
   expect_error<ConfigError>([&] { tune("no", {from, "model.vocab_size=64"}, other); }, {"other values in model.layers.0."});
   // PEFT's own file says nothing of values.
-  std::string text = read_file(file);
-  text.replace(text.find("trident.base_values"), 7, "unknown");
-  write_file(file, text);
+  write_file(file, replaced(read_file(file), "trident.base_values", "unknown.base_values"));
   EXPECT_TRUE(contains(tune("peft", {from}, other), "it says of its base the name \"" + base_ + "\", and no values"));
 }
 

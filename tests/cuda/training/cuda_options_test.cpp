@@ -22,6 +22,7 @@
 #include "planner/bench/metered_device.h"
 #include "support/layout_run.h"
 #include "tests/cuda/simulated_scope.h"
+#include "tests/cuda/training/on_gpus.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/support/error_text.h"
 #include "tests/support/layout_run.h"
@@ -127,21 +128,16 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-class NcclOptionsOfARun : public ::testing::Test {
+class NcclOptionsOfARun : public OnGpus {
  protected:
   void SetUp() override {
-    simulated::reset();
-    simulated::Settings settings;
-    settings.host_guard = simulated::HostGuard::kOff;
-    settings.devices = 8;
-    simulated::configure(settings);
+    configure({.devices = 8});
     simulated::reset_nccl();
   }
   void TearDown() override {
     EXPECT_THAT(simulated::nccl_complaints(), IsEmpty());
     EXPECT_EQ(simulated::nccl_communicators() + simulated::nccl_registrations(), 0);
-    simulated::reset();
-    EXPECT_EQ(simulated::census().allocations, 0u);
+    OnGpus::TearDown();
     simulated::reset_nccl();
   }
 
@@ -149,7 +145,6 @@ class NcclOptionsOfARun : public ::testing::Test {
   LayoutRun run(std::vector<std::string> settings, std::vector<std::string>* notes = nullptr) {
     settings.insert(settings.begin(), {"model.num_hidden_layers=2", "batch.global=2", "debug.no_alloc=true"});
     LayoutRunOptions options;
-    options.cuda = backend_.get();
     options.transport = DeviceTransport::kNccl;
     options.steps = 3;
     options.before_steps = [&](RankTrainer& trainer) {
@@ -159,11 +154,10 @@ class NcclOptionsOfARun : public ::testing::Test {
       for (const std::string& note : trainer.context().device().notes()) notes->push_back(note);
       for (const std::string& note : trainer.notes()) notes->push_back(note);
     };
-    return run_layout(tiny_llama_config(), settings, options);
+    return on_gpu(tiny_llama_config(), settings, options);
   }
 
   int registered_ = -1;  // before the first step
-  std::unique_ptr<CudaBackend> backend_ = make_cuda_backend();
 };
 
 TEST_F(NcclOptionsOfARun, EachAxisHasItsOwnLimitOnBlocks) {

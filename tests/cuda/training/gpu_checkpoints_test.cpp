@@ -11,10 +11,9 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
-#include "cuda/simulated/runtime.h"
-#include "support/layout_run.h"
 #include "support/train_hooks.h"
 #include "support/trainer_checkpoints.h"
+#include "tests/cuda/training/on_gpus.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/data/token_files.h"
 #include "tests/support/error_text.h"
@@ -26,26 +25,6 @@ namespace {
 
 constexpr int kBefore = 2, kAfter = 3;  // steps
 
-std::string llama() {
-  return R"({
-    "model": {"model_type": "llama", "vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4,
-              "num_key_value_heads": 2, "intermediate_size": 48, "max_position_embeddings": 16, "rms_norm_eps": 1e-5,
-              "tie_word_embeddings": false},
-    "batch": {"global": 4, "micro": 1, "sequence": 8}, "precision": {"compute": "fp32"},
-    "optimizer": {"lr": 3e-4, "grad_clip": 1.0}, "lr_schedule": {"type": "constant", "warmup_steps": 2},
-    "debug": {"no_alloc": true}
-  })";
-}
-
-std::string gpt2() {  // tied, transposed on disk
-  return R"({
-    "model": {"model_type": "gpt2", "vocab_size": 61, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 16, "dropout": 0.1},
-    "batch": {"global": 4, "micro": 1, "sequence": 8}, "precision": {"compute": "bf16"},
-    "optimizer": {"lr": 3e-4, "grad_clip": 1.0}, "lr_schedule": {"type": "constant", "warmup_steps": 2},
-    "debug": {"no_alloc": true}
-  })";
-}
-
 std::string difference(const std::string& a, const std::string& b) {
   StoredTensors first(a), second(b);
   const CheckpointDifference found = compare_checkpoints(first, second);
@@ -54,26 +33,9 @@ std::string difference(const std::string& a, const std::string& b) {
   return found.tensors.empty() ? found.state.front() : found.tensors.front().key + ": " + found.tensors.front().what;
 }
 
-class GpuCheckpoints : public ::testing::Test {
+class GpuCheckpoints : public OnGpus {
  protected:
-  void SetUp() override { configure({}); }
-  void TearDown() override {
-    simulated::reset();
-    const simulated::Census left = simulated::census();
-    EXPECT_EQ(left.allocations + left.streams + left.events + left.queued + left.graphs, 0u)
-        << "something of the device outlived the run";
-  }
-  static void configure(simulated::Settings settings) {
-    simulated::reset();
-    settings.host_guard = simulated::HostGuard::kOff;
-    simulated::configure(settings);
-  }
-
   std::string step(const std::string& name) const { return folder_ / (name + "/" + checkpoint_name(kBefore)); }
-  LayoutRun on_gpu(const std::string& config, const std::vector<std::string>& settings, LayoutRunOptions options) {
-    options.cuda = backend_.get();
-    return run_layout(config, settings, options);
-  }
   // kBefore steps, and on goes training while they are saved. Losses of the steps that follow.
   std::vector<double> save_while_training(const std::string& config, const std::vector<std::string>& settings,
                                           const std::string& name, std::optional<double> staging = {}) {
@@ -117,42 +79,39 @@ class GpuCheckpoints : public ::testing::Test {
     for (std::size_t i = 0; i < losses.size(); ++i) EXPECT_NEAR(cpu.losses[i], losses[i], tolerance * losses[i]);
   }
 
+  const std::string gpt2_ = small_gpt2(32, 2, 0.1, replaced(kSmallRun, "fp32", "bf16"));
   TemporaryFolder folder_;
-  std::unique_ptr<CudaBackend> backend_ = make_cuda_backend();
 };
 
-TEST_F(GpuCheckpoints, OneRanksSaveOutlivesItsGpu) { expect_outlives_the_gpu(llama(), {}, {"parallel=2DP x 2PP"}, 1e-6); }
+TEST_F(GpuCheckpoints, OneRanksSaveOutlivesItsGpu) { expect_outlives_the_gpu(small_llama(), {}, {"parallel=2DP x 2PP"}, 1e-6); }
 
 TEST_F(GpuCheckpoints, EightRanksSaveOutlivesTheirGpus) {
-  expect_outlives_the_gpu(llama(), {"parallel=2DP x 2PP x 2TP", "parallel.zero=zero3", "parallel.sequence_parallel=true"}, {},
+  expect_outlives_the_gpu(small_llama(), {"parallel=2DP x 2PP x 2TP", "parallel.zero=zero3", "parallel.sequence_parallel=true"}, {},
                            1e-6);
 }
 
 // Transposed values, a tied weight at two stages, masters beside weights in bf16, and updates within graphs.
 TEST_F(GpuCheckpoints, GraphsAndHalfPrecisionAreSaved) {
-  expect_outlives_the_gpu(gpt2(), {"parallel=2DP x 2PP", "cuda.graphs=true"}, {"parallel=2TP"}, 2e-3);
+  expect_outlives_the_gpu(gpt2_, {"parallel=2DP x 2PP", "cuda.graphs=true"}, {"parallel=2TP"}, 2e-3);
 }
 
 TEST_F(GpuCheckpoints, WeightsRoundedAtRandomAreSaved) {
   const std::vector<std::string> rounded = {"precision.compute=bf16", "precision.stochastic_rounding=true", "parallel=2DP",
                                             "parallel.zero=shard_grad_op"};
-  expect_outlives_the_gpu(llama(), rounded, rounded, 2e-3);
+  expect_outlives_the_gpu(small_llama(), rounded, rounded, 2e-3);
 }
 
 // Each order that makes others late, with room for all values and with as little as works.
 TEST_F(GpuCheckpoints, EveryOrderOfStreamsSavesTheSame) {
-  save_at_the_end(gpt2(), {}, "end");
+  save_at_the_end(gpt2_, {}, "end");
   int run = 0;
   for (const simulated::StreamOrder order :
        {simulated::StreamOrder::kTargetFirst, simulated::StreamOrder::kOthersFirst, simulated::StreamOrder::kRandom}) {
     for (const std::optional<double> staging : {std::optional<double>(), std::optional<double>(0.01)}) {
       SCOPED_TRACE(fmt::format("order {}, {} staging", static_cast<int>(order), staging ? "least" : "whole"));
-      simulated::Settings settings;
-      settings.stream_order = order;
-      settings.seed = 5 + static_cast<std::uint64_t>(run);
-      configure(settings);
+      configure({.seed = 5 + static_cast<std::uint64_t>(run), .stream_order = order});
       const std::string name = fmt::format("run-{}", run++);
-      save_while_training(gpt2(), {"cuda.graphs=true"}, name, staging);
+      save_while_training(gpt2_, {"cuda.graphs=true"}, name, staging);
       EXPECT_EQ(difference(step(name), step("end")), "");
     }
   }
@@ -161,7 +120,7 @@ TEST_F(GpuCheckpoints, EveryOrderOfStreamsSavesTheSame) {
 // The GPU is so late with the reads that the next step's updates are all enqueued before one of them began: it is the updates that
 // wait.
 TEST_F(GpuCheckpoints, AnUpdateWaitsOnTheGpuForReadsThatAreLate) {
-  save_at_the_end(llama(), {}, "end");
+  save_at_the_end(small_llama(), {}, "end");
   for (const std::string graphs : {"cuda.graphs=false", "cuda.graphs=true"}) {
     SCOPED_TRACE(graphs);
     const auto save_late = [&](RankTrainer& trainer) {
@@ -176,7 +135,7 @@ TEST_F(GpuCheckpoints, AnUpdateWaitsOnTheGpuForReadsThatAreLate) {
       checkpoints.finish();
       EXPECT_EQ(checkpoints.checkpoints().committed_step(), kBefore);
     };
-    on_gpu(llama(), {graphs}, {.steps = kBefore, .after_steps = save_late});
+    on_gpu(small_llama(), {graphs}, {.steps = kBefore, .after_steps = save_late});
     EXPECT_EQ(difference(step(graphs), step("end")), "");
   }
 }
@@ -184,14 +143,14 @@ TEST_F(GpuCheckpoints, AnUpdateWaitsOnTheGpuForReadsThatAreLate) {
 // The GPU refuses a copy, or fails to say that it is done: a line, no checkpoint, the steps of the run that saves nothing; then
 // the next save is whole.
 TEST_F(GpuCheckpoints, AFailedCopyCostsTheCheckpoint) {
-  const LayoutRun undisturbed = on_gpu(llama(), {}, {.steps = kBefore + 2});
+  const LayoutRun undisturbed = on_gpu(small_llama(), {}, {.steps = kBefore + 2});
   for (const auto& [call, error] :
        {std::pair("cudaMemcpyAsync", cudaErrorInvalidValue), {"cudaEventSynchronize", cudaErrorUnknown}}) {
     SCOPED_TRACE(call);
     std::ostringstream warnings;
     const std::string to = folder_ / call;
     const LayoutRun run = on_gpu(
-        llama(), {},
+        small_llama(), {},
         {.steps = kBefore, .after_steps = [&, call = call, error = error](RankTrainer& trainer) {
            TrainerCheckpoints checkpoints(trainer, {.to = to, .staging_megabytes = {}, .warnings = &warnings});
            simulated::fail_next(call, error);
@@ -218,7 +177,7 @@ TEST_F(GpuCheckpoints, AFailedCopyCostsTheCheckpoint) {
 TEST_F(GpuCheckpoints, PageLockedMemoryIsSaid) {
   const auto said = [&](const std::string& name, std::optional<double> staging) {
     std::string line;
-    on_gpu(gpt2(), {"model.vocab_size=40000"}, {.steps = 0, .before_steps = [&](RankTrainer& trainer) {
+    on_gpu(gpt2_, {"model.vocab_size=40000"}, {.steps = 0, .before_steps = [&](RankTrainer& trainer) {
                                                    const std::size_t before = simulated::census().allocations;
                                                    const TrainerCheckpoints checkpoints(
                                                        trainer, {.to = folder_ / name, .staging_megabytes = staging});
@@ -251,7 +210,7 @@ class GpuRuns : public GpuCheckpoints {
                                      "run.pin=false", "log.every=1"});
     std::ostringstream out;
     LogSink sink(out);
-    run_training([&] { return parse_train_config(gpt2(), "test", settings); },
+    run_training([&] { return parse_train_config(gpt2_, "test", settings); },
                  {.console = out, .log = sink}, *backend_, train_hooks());
     return out.str();
   }

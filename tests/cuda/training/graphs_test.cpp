@@ -7,9 +7,8 @@
 #include <cstdint>
 
 #include "cuda/simulated/cublaslt.h"
-#include "cuda/simulated/runtime.h"
-#include "support/layout_run.h"
 #include "support/parity_cases.h"
+#include "tests/cuda/training/on_gpus.h"
 #include "tests/support/error_text.h"
 #include "train/plan/machine.h"
 
@@ -17,47 +16,15 @@ namespace trident::testing {
 namespace {
 
 std::string llama() {
-  return R"({
-    "model": {"model_type": "llama", "vocab_size": 61, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2,
-              "num_key_value_heads": 1, "intermediate_size": 24, "max_position_embeddings": 16, "rms_norm_eps": 1e-5,
-              "tie_word_embeddings": false},
-    "batch": {"global": 6, "micro": 1, "sequence": 8}, "precision": {"compute": "fp32"},
-    "optimizer": {"lr": 3e-4, "grad_clip": 1.0}, "lr_schedule": {"type": "cosine", "warmup_steps": 2},
-    "debug": {"no_alloc": true}
-  })";
+  return small_llama(16, 2, replaced(replaced(kSmallRun, R"("global": 4)", R"("global": 6)"), "constant", "cosine"));
 }
+std::string gpt2(double dropout) { return small_gpt2(16, 2, dropout, replaced(kSmallRun, "fp32", "bf16")); }
 
-std::string gpt2(double dropout) {
-  return fmt::format(R"({{
-    "model": {{"model_type": "gpt2", "vocab_size": 61, "n_embd": 16, "n_layer": 2, "n_head": 2, "n_positions": 16, "dropout": {}}},
-    "batch": {{"global": 4, "micro": 1, "sequence": 8}}, "precision": {{"compute": "bf16"}},
-    "optimizer": {{"lr": 3e-4, "grad_clip": 1.0}}, "lr_schedule": {{"type": "linear"}}, "debug": {{"no_alloc": true}}
-  }})", dropout);
-}
-
-class Graphs : public ::testing::Test {
+class Graphs : public OnGpus {
  protected:
-  void SetUp() override {
-    simulated::reset();
-    simulated::Settings settings;
-    settings.host_guard = simulated::HostGuard::kOff;
-    simulated::configure(settings);
-  }
-  void TearDown() override {
-    simulated::reset();
-    const simulated::Census left = simulated::census();
-    EXPECT_EQ(left.allocations + left.streams + left.events + left.queued + left.graphs, 0u)
-        << "something of the device outlived the run";
-  }
-
   LayoutRun run(const std::string& config, std::vector<std::string> settings, bool graphs, int steps = 5) {
     if (graphs) settings.push_back("cuda.graphs=true");
-    LayoutRunOptions options;
-    options.cuda = backend_.get();
-    options.steps = steps;
-    options.evaluate = true;
-    options.load = load_;
-    return run_layout(config, settings, options);
+    return on_gpu(config, settings, {.steps = steps, .evaluate = true, .load = load_});
   }
   // Returns the graphs that there were, after checking that they changed nothing.
   simulated::GraphUses expect_same(const std::string& config, const std::vector<std::string>& settings = {}, int steps = 5) {
@@ -69,7 +36,6 @@ class Graphs : public ::testing::Test {
     return simulated::graph_uses();
   }
 
-  std::unique_ptr<CudaBackend> backend_ = make_cuda_backend();
   LoadSamples load_;
 };
 
@@ -125,10 +91,7 @@ TEST_F(Graphs, KeepTheBitsWhateverTheOrderOfStreams) {
   const std::vector<std::string> layout = {"parallel=\"2DP x 2PP\"", "parallel.zero=zero3"};
   const LayoutRun without = run(llama(), layout, false, 3);
   for (const simulated::StreamOrder order : {simulated::StreamOrder::kTargetFirst, simulated::StreamOrder::kOthersFirst}) {
-    simulated::Settings settings;
-    settings.host_guard = simulated::HostGuard::kOff;
-    settings.stream_order = order;
-    simulated::configure(settings);
+    configure({.stream_order = order});
     EXPECT_EQ("", compare_bits(run(llama(), layout, true, 3), without)) << static_cast<int>(order);
   }
 }
@@ -185,7 +148,7 @@ TEST_F(Graphs, KeepTheBitsOfDocuments) {
   };
   const std::vector<std::string> documents = {"data.reset_attention_mask=true", "data.eod=1"};
   EXPECT_GT(expect_same(llama(), documents).launched, 200u);
-  EXPECT_NE(run(llama(), documents, true).losses, run(llama(), {}, true).losses) << "nothing was hidden";
+  EXPECT_NE(run(llama(), documents, false, 1).losses, run(llama(), {}, false, 1).losses) << "nothing was hidden";
 }
 
 // Collectives lie within the passes: only updates are repeated.
@@ -221,35 +184,21 @@ TEST(GraphsNote, SaysWhatIsLeftOut) {
 // Training with biases, GELU and their gradients left to the kernels of products: the numbers of training without.
 
 // Four micro-batches a step: the first overwrites gradients, the others add.
-constexpr const char* kGpt2 = R"({
-    "model": {"model_type": "gpt2", "vocab_size": 61, "n_embd": 32, "n_layer": 3, "n_head": 4, "n_positions": 16, "dropout": 0},
-    "batch": {"global": 4, "micro": 1, "sequence": 8}, "precision": {"compute": "fp32"},
-    "optimizer": {"lr": 3e-4, "grad_clip": 1.0}, "lr_schedule": {"type": "constant"}, "debug": {"no_alloc": true}
-  })";
+const std::string kGpt2 = small_gpt2(32, 3, 0);
 
-class Epilogues : public ::testing::Test {
+class Epilogues : public OnGpus {
  protected:
-  void SetUp() override {
-    simulated::reset();
-    simulated::configure({.host_guard = simulated::HostGuard::kOff});
-  }
-  void TearDown() override { simulated::reset(); }
-
   struct Trained {
     LayoutRun run;
     std::int64_t fused = 0;  // products with an epilogue, in steps and evaluations
   };
   Trained train(std::vector<std::string> settings, bool epilogues) {
     if (epilogues) settings.push_back("cuda.epilogues=true");
-    LayoutRunOptions options;
-    options.cuda = backend_.get();
-    options.evaluate = true;
     const std::int64_t before = simulated::cublaslt_counts().fused;
-    Trained trained{run_layout(kGpt2, settings, options)};
+    Trained trained{on_gpu(kGpt2, settings, {.evaluate = true})};
     const std::int64_t all = simulated::cublaslt_counts().fused - before;
     // Without those that are run before the first step.
-    options.steps = 0, options.evaluate = false;
-    run_layout(kGpt2, settings, options);
+    on_gpu(kGpt2, settings, {.steps = 0});
     trained.fused = all - (simulated::cublaslt_counts().fused - before - all);
     return trained;
   }
@@ -263,8 +212,6 @@ class Epilogues : public ::testing::Test {
     EXPECT_NEAR(with.run.eval_loss, without.run.eval_loss, 1e-6 * without.run.eval_loss);
     EXPECT_EQ(with.run.planned_bytes, without.run.planned_bytes);
   }
-
-  std::unique_ptr<CudaBackend> backend_ = make_cuda_backend();
 };
 
 // Each block and pass has these. Forward: queries with keys and values, the attention's output, and both of the feed-forward part.

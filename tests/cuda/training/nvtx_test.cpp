@@ -12,6 +12,7 @@
 #include "parallel/shared_memory/thread_world.h"
 #include "pipeline/executor.h"
 #include "support/layout_run.h"
+#include "tests/cuda/training/on_gpus.h"
 #include "tests/cuda/training/profiler.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/train/trace_file.h"
@@ -67,16 +68,13 @@ Profiled run(const TemporaryFolder& folder, std::vector<std::string> settings, c
   return profiled;
 }
 
-class Nvtx : public ::testing::Test {
+class Nvtx : public OnGpus {
  protected:
   void SetUp() override {
     forget_ranges();
-    simulated::reset();
-    simulated::Settings settings;
-    settings.host_guard = simulated::HostGuard::kOff;
-    simulated::configure(settings);
+    OnGpus::SetUp();
   }
-  void TearDown() override { EXPECT_EQ("", unfinished_ranges()); }
+  void TearDown() override { EXPECT_EQ("", unfinished_ranges()); }  // a GPU that failed frees nothing
 };
 
 TEST_F(Nvtx, NamesAreThoseOfTheTrace) {

@@ -2,64 +2,20 @@
 // in orders that a seed chooses, so a wait that is missing anywhere in the trainer shows as wrong numbers.
 #include <gtest/gtest.h>
 
-#include "cuda/simulated/runtime.h"
-#include "support/layout_run.h"
 #include "support/parity_cases.h"
+#include "tests/cuda/training/on_gpus.h"
 
 namespace trident::testing {
 namespace {
 
-std::string small_llama() {
-  return R"({
-    "model": {"model_type": "llama", "vocab_size": 61, "hidden_size": 32, "num_hidden_layers": 4, "num_attention_heads": 4,
-              "num_key_value_heads": 2, "intermediate_size": 48, "max_position_embeddings": 16, "rms_norm_eps": 1e-5,
-              "tie_word_embeddings": false},
-    "parallel": {"data": 1, "pipeline": 1, "tensor": 1, "sequence_parallel": false},
-    "batch": {"global": 4, "micro": 1, "sequence": 8},
-    "precision": {"compute": "fp32"},
-    "optimizer": {"lr": 3e-4, "grad_clip": 1.0},
-    "lr_schedule": {"type": "constant", "warmup_steps": 2}
-  })";
-}
-
-std::string small_gpt2() {
-  return R"({
-    "model": {"model_type": "gpt2", "vocab_size": 61, "n_embd": 32, "n_layer": 4, "n_head": 4, "n_positions": 16, "dropout": 0.1},
-    "parallel": {"data": 1, "pipeline": 1, "tensor": 1, "sequence_parallel": false},
-    "batch": {"global": 4, "micro": 1, "sequence": 8},
-    "precision": {"compute": "fp32"},
-    "optimizer": {"lr": 3e-4, "grad_clip": 1.0},
-    "lr_schedule": {"type": "constant", "warmup_steps": 2}
-  })";
-}
-
-class OnGpus : public ::testing::Test {
+class TrainingOnGpus : public OnGpus {
  protected:
-  void SetUp() override { simulated::reset(); }
-  // It is off in runs with many ranks, which would wait for the guard of each other's memory most of the time.
-  static simulated::Settings many_ranks() {
-    simulated::Settings settings;
-    settings.host_guard = simulated::HostGuard::kOff;
-    return settings;
-  }
-  void TearDown() override {
-    simulated::reset();
-    const simulated::Census left = simulated::census();
-    EXPECT_EQ(left.allocations + left.streams + left.events + left.queued, 0u) << "something of the device outlived the run";
-  }
-
   LayoutRun run(const std::string& config, const std::vector<std::string>& settings = {},
                 DeviceTransport transport = DeviceTransport::kThread) {
-    LayoutRunOptions options;
-    options.cuda = backend_.get();
-    options.transport = transport;
-    options.evaluate = true;
-    return run_layout(config, settings, options);
+    return on_gpu(config, settings, {.evaluate = true, .transport = transport});
   }
   static LayoutRun on_cpu(const std::string& config, const std::vector<std::string>& settings = {}) {
-    LayoutRunOptions options;
-    options.evaluate = true;
-    return run_layout(config, settings, options);
+    return run_layout(config, settings, {.evaluate = true});
   }
   static void expect_equal(const LayoutRun& run, const LayoutRun& reference) {
     EXPECT_EQ("", compare_losses(run, reference));
@@ -68,17 +24,15 @@ class OnGpus : public ::testing::Test {
     EXPECT_EQ(run.initial, reference.initial) << "initial weights depend on the device";
     EXPECT_EQ(run.planned_bytes, run.high_water);
   }
-
-  std::unique_ptr<CudaBackend> backend_ = make_cuda_backend();
 };
 
-TEST_F(OnGpus, OneRankComputesWhatACpuDoes) {
+TEST_F(TrainingOnGpus, OneRankComputesWhatACpuDoes) {
+  simulated::configure({.host_guard = simulated::HostGuard::kOn});
   expect_equal(run(small_llama()), on_cpu(small_llama()));
   expect_equal(run(small_gpt2()), on_cpu(small_gpt2()));
 }
 
-TEST_F(OnGpus, EveryPresetOnEightRanksEqualsOneRank) {
-  simulated::configure(many_ranks());
+TEST_F(TrainingOnGpus, EveryPresetOnEightRanksEqualsOneRank) {
   const LayoutRun one = run(small_llama());
   std::vector<LayoutRun> runs;
   for (const char* zero : {"ddp", "zero1", "zero2", "shard_grad_op", "zero3"}) {
@@ -92,13 +46,11 @@ TEST_F(OnGpus, EveryPresetOnEightRanksEqualsOneRank) {
   EXPECT_EQ("", compare_bits(runs[4], runs[2])) << "zero3 and zero2";
 }
 
-TEST_F(OnGpus, TiedWeightsBiasesAndDropoutAreThoseOfOneRank) {
-  simulated::configure(many_ranks());
+TEST_F(TrainingOnGpus, TiedWeightsBiasesAndDropoutAreThoseOfOneRank) {
   expect_equal(run(small_gpt2(), ParityCase{2, 2, 2, false, "zero1", "1f1b"}.settings()), run(small_gpt2()));
 }
 
-TEST_F(OnGpus, SchedulesAndRecomputationKeepTheBits) {
-  simulated::configure(many_ranks());
+TEST_F(TrainingOnGpus, SchedulesAndRecomputationKeepTheBits) {
   const LayoutRun one = run(small_llama());
   EXPECT_EQ("", compare_bits(run(small_llama(), ParityCase{1, 2, 1, false, "zero1", "interleaved"}.settings()), one));
   EXPECT_EQ("", compare_bits(run(small_llama(), ParityCase{1, 2, 1, false, "zero1", "gpipe"}.settings()), one));
@@ -106,8 +58,7 @@ TEST_F(OnGpus, SchedulesAndRecomputationKeepTheBits) {
   EXPECT_EQ("", compare_bits(run(small_llama(), {"recompute.policy=selective"}), one));
 }
 
-TEST_F(OnGpus, LogitsInChunksAreThoseOfCpus) {
-  simulated::configure(many_ranks());
+TEST_F(TrainingOnGpus, LogitsInChunksAreThoseOfCpus) {
   const LayoutRun one = on_cpu(small_llama());
   expect_equal(run(small_llama(), {"recompute.head_chunk=3"}), one);
   std::vector<std::string> settings = ParityCase{2, 1, 1, true, "zero1", "1f1b"}.settings();
@@ -115,40 +66,32 @@ TEST_F(OnGpus, LogitsInChunksAreThoseOfCpus) {
   expect_equal(run(small_llama(), settings), one);
 }
 
-TEST_F(OnGpus, TheOrderOfStreamsDoesNotMatter) {
-  simulated::configure(many_ranks());
+TEST_F(TrainingOnGpus, TheOrderOfStreamsDoesNotMatter) {
   const ParityCase layout{2, 2, 2, true, "zero3", "1f1b"};
   const LayoutRun usual = run(small_llama(), layout.settings());
   for (const simulated::StreamOrder order : {simulated::StreamOrder::kTargetFirst, simulated::StreamOrder::kOthersFirst}) {
-    simulated::Settings settings = many_ranks();
-    settings.stream_order = order;
-    settings.seed = 77;
-    simulated::configure(settings);
+    configure({.seed = 77, .stream_order = order});
     EXPECT_EQ("", compare_bits(run(small_llama(), layout.settings()), usual)) << static_cast<int>(order);
   }
 }
 
-TEST_F(OnGpus, ThroughTheHostTheBitsAreTheSame) {
-  simulated::configure(many_ranks());
+TEST_F(TrainingOnGpus, ThroughTheHostTheBitsAreTheSame) {
   const ParityCase layout{2, 2, 2, true, "zero2", "1f1b"};
   EXPECT_EQ(
       "", compare_bits(run(small_llama(), layout.settings(), DeviceTransport::kHostStaged), run(small_llama(), layout.settings())));
 }
 
-TEST_F(OnGpus, NcclCarriesTheSameNumbers) {
-  simulated::Settings settings = many_ranks();
-  settings.devices = 8;
-  simulated::configure(settings);
+TEST_F(TrainingOnGpus, NcclCarriesTheSameNumbers) {
+  configure({.devices = 8});
+  const LayoutRun one = run(small_llama());
   for (const char* zero : {"zero1", "zero3"}) {
     SCOPED_TRACE(zero);
-    expect_equal(run(small_llama(), ParityCase{2, 2, 2, true, zero, "1f1b"}.settings(), DeviceTransport::kNccl),
-                 run(small_llama()));
+    expect_equal(run(small_llama(), ParityCase{2, 2, 2, true, zero, "1f1b"}.settings(), DeviceTransport::kNccl), one);
   }
 }
 
 // Rounded to bf16 in other places than a CPU would, so only as close as bf16 is.
-TEST_F(OnGpus, HalfPrecisionIsAsCloseAsItsFormat) {
-  simulated::configure(many_ranks());
+TEST_F(TrainingOnGpus, HalfPrecisionIsAsCloseAsItsFormat) {
   const std::vector<std::string> bf16 = {"precision.compute=bf16"};
   const LayoutRun gpu = run(small_llama(), bf16), cpu = on_cpu(small_llama(), bf16);
   for (std::size_t i = 0; i < cpu.losses.size(); ++i) {
@@ -163,15 +106,11 @@ TEST_F(OnGpus, HalfPrecisionIsAsCloseAsItsFormat) {
 }
 
 // The scale is found by overflowing, on GPUs as on CPUs: the same batches are skipped, and what is trained is as close as fp16 is.
-TEST_F(OnGpus, Fp16FindsItsScale) {
-  simulated::configure(many_ranks());
-  LayoutRunOptions options;
-  options.steps = 20;
+TEST_F(TrainingOnGpus, Fp16FindsItsScale) {
   std::vector<std::string> settings = ParityCase{1, 2, 2, false, "zero3", "1f1b"}.settings();
   settings.insert(settings.end(), {"precision.compute=fp16", "model.num_hidden_layers=2"});
-  const LayoutRun cpu = run_layout(small_llama(), settings, options);
-  options.cuda = backend_.get();
-  const LayoutRun gpu = run_layout(small_llama(), settings, options);
+  const LayoutRun cpu = run_layout(small_llama(), settings, {.steps = 20});
+  const LayoutRun gpu = on_gpu(small_llama(), settings, {.steps = 20});
   EXPECT_EQ(gpu.applied, cpu.applied);
   EXPECT_FALSE(gpu.applied.front());
   EXPECT_TRUE(gpu.applied.back());

@@ -23,6 +23,7 @@
 #include "tests/support/error_text.h"
 #include "tests/support/layout_run.h"
 #include "tests/support/no_gpus.h"
+#include "tests/train/large_machine.h"
 #include "train/config/resolve_tuning.h"
 #include "train/plan/machine.h"
 #include "train/plan/run_plan.h"
@@ -144,9 +145,8 @@ TEST(Bench, KnowsGpt2) {
 // Every pass is one that a fused one could save; tables, statistics and positions are less than half a unit.
 TEST(Bench, BlocksPassOverTheirRowsNoOftenerThanTheyMust) {
   const auto units = [](const char* preset) {
-    const MachineFacts machine{.bf16_over_fp32 = 2, .description = "a test", .memory = {{"a test", {0}, std::int64_t{1} << 50}}};
     const std::string text = R"({"batch": {"global": 1, "micro": 1, "sequence": 1024}, "precision": {"compute": "fp32"}})";
-    return row_units_per_block(config_of({fmt::format("model.preset={}", preset)}, text), machine);
+    return row_units_per_block(config_of({fmt::format("model.preset={}", preset)}, text), kLargeMachine);
   };
   EXPECT_NEAR(units("gpt2-124m"), 60, 0.5);
   EXPECT_NEAR(units("llama3.2-1b"), 48, 0.5);

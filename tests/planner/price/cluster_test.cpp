@@ -157,12 +157,6 @@ TEST(Clusters, OfWrongSizesAreRefused) {
 
 std::string rates_text() { return std::string(shipped_hardware_texts().front().text); }
 
-std::string edited(std::string text, std::string_view what, std::string_view with) {
-  const std::size_t at = text.find(what);
-  EXPECT_NE(at, std::string::npos) << what;
-  return text.replace(at, what.size(), with);
-}
-
 std::string refusal_of_profile(const std::string& text) {
   return error_of<ConfigError>([&] { gpu_rates_from_json(parse_json(text, "p.json"), "p.json"); });
 }
@@ -198,20 +192,20 @@ TEST(GpuRates, EveryConstantNamesItsSource) {
       EXPECT_GT(text.find('"', at + 11) - (at + 11), 6u) << file.name;
   }
   EXPECT_GT(sources, 200u);
-  EXPECT_EQ(refusal_of_profile(edited(rates_text(), "\"source\": \"NVIDIA A100 data sheet, dense\"", "\"source\": \"\"")),
+  EXPECT_EQ(refusal_of_profile(replaced(rates_text(), "\"source\": \"NVIDIA A100 data sheet, dense\"", "\"source\": \"\"")),
             "p.json.peak_16bit_tflops: names no source; every constant says where it is from");
 }
 
 TEST(GpuRates, BadOnesAreRefusedByKey) {
   EXPECT_EQ(refusal_of_profile(rates_text()), "no error");
-  EXPECT_EQ(refusal_of_profile(edited(rates_text(), "\"row_fraction\"", "\"row_fractions\"")),
+  EXPECT_EQ(refusal_of_profile(replaced(rates_text(), "\"row_fraction\"", "\"row_fractions\"")),
             "p.json.row_fraction: is missing (row_fractions, which is there, may be a misspelling of it); no key of these files "
             "has a default");
-  EXPECT_EQ(refusal_of_profile(edited(rates_text(), "\"aliases\"", "\"colour\": 1, \"aliases\"")),
+  EXPECT_EQ(refusal_of_profile(replaced(rates_text(), "\"aliases\"", "\"colour\": 1, \"aliases\"")),
             "p.json.colour: is not a key of this object; remove it");
-  EXPECT_EQ(refusal_of_profile(edited(rates_text(), "\"value\": 312", "\"value\": -312")),
+  EXPECT_EQ(refusal_of_profile(replaced(rates_text(), "\"value\": 312", "\"value\": -312")),
             "p.json.peak_16bit_tflops: -312 is not in [1, 100000]; write a value of that range, in the unit that the key names");
-  EXPECT_EQ(refusal_of_profile(edited(rates_text(), "\"value\": 312", "\"value\": \"fast\"")),
+  EXPECT_EQ(refusal_of_profile(replaced(rates_text(), "\"value\": 312", "\"value\": \"fast\"")),
             "p.json.peak_16bit_tflops: its value must be a number; write one");
   EXPECT_EQ(refusal_of_profile("[]"), "p.json: expected an object, got a list; write an object");
 }
@@ -249,10 +243,10 @@ TEST(Stack, BadOnesAreRefusedByKey) {
     return error_of<ConfigError>([&] { stack_from_json(parse_json(changed, "s.json"), "s.json"); });
   };
   EXPECT_EQ(refusal(text), "no error");
-  EXPECT_EQ(refusal(edited(text, "\"issue_us\"", "\"issue\"")),
+  EXPECT_EQ(refusal(replaced(text, "\"issue_us\"", "\"issue\"")),
             "s.json.host.issue_us: is missing; no key of these files has a default");
   EXPECT_EQ(refusal(R"({"name": "S", "frameworks": []})"), "s.json.frameworks: is empty; write the names that tables have for it");
-  EXPECT_EQ(refusal(edited(text, "\"overlap_reduce\": {\n      \"value\": true", "\"overlap_reduce\": {\n      \"value\": 1")),
+  EXPECT_EQ(refusal(replaced(text, "\"overlap_reduce\": {\n      \"value\": true", "\"overlap_reduce\": {\n      \"value\": 1")),
             "s.json.communication.overlap_reduce: its value must be true or false; write one of them");
 }
 

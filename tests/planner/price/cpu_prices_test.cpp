@@ -50,12 +50,6 @@ std::string profile_text() {
 
 CpuRates rates_of(const std::string& text) { return cpu_rates_from_json(parse_json(text, "p"), "p"); }
 
-std::string replaced(std::string text, const std::string& from, const std::string& to) {
-  const std::size_t at = text.find(from);
-  EXPECT_NE(at, std::string::npos) << from;
-  return text.replace(at, from.size(), to);
-}
-
 std::string refusal(const std::string& from, const std::string& to) {
   return error_of<ConfigError>([&] { rates_of(replaced(profile_text(), from, to)); });
 }
