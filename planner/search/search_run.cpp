@@ -1,6 +1,7 @@
 #include "planner/search/search_run.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <time.h>
 
 #include <algorithm>
@@ -12,6 +13,9 @@
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <ranges>
+#include <set>
+#include <utility>
 
 #include "core/at.h"
 #include "core/check.h"
@@ -47,7 +51,47 @@ std::string need(const LayoutCosts::Worst& worst, std::int64_t needed, std::int6
                      worst.rank, to_string(part), byte_unit(worst.memory[part]).text(worst.memory[part]));
 }
 
-[[noreturn]] void refuse_batch(const SearchRequest& request, const Rejections& rejections) {
+SearchSpace space_of(const SearchRequest& request, int gpus) {
+  const BatchConfig& batch = request.config.batch;
+  SearchSpace space{.gpus = gpus, .global_batch = batch.global, .sequence = batch.sequence};
+  space.micro = micro_batches_of(batch.global, batch.sequence, batch.micro);
+  return space;
+}
+
+// "8" of "parallel.tensor".
+std::string value_at(const JsonValue& config, const std::string& key) {
+  const std::size_t dot = key.find('.');
+  const JsonValue& value = *config.find(key.substr(0, dot))->find(key.substr(dot + 1));
+  return value.is_string() ? value.as_string() : to_json_text(value);
+}
+
+// Refuses a value of --set that no layout has, where there are layouts with other values.
+void refuse_held(const SearchRequest& request, const ModelConfig& model, const std::vector<int>& ranks) {
+  Rejections unused;
+  std::vector<std::set<std::pair<std::size_t, std::string>>> values(request.held.size());  // numbers ascend
+  for (const int number : ranks)
+    for (const SearchLayout& layout : enumerate_layouts(space_of(request, number), model, unused)) {
+      const JsonValue config = to_json(with_layout(request.config, layout));
+      for (std::size_t i = 0; i < values.size(); ++i) {
+        const std::string value = value_at(config, request.held[i]);
+        values[i].emplace(value.size(), value);
+      }
+    }
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const std::string value = value_at(to_json(request.config), request.held[i]);
+    if (values[i].empty() || values[i].contains({value.size(), value})) continue;
+    throw ConfigError(fmt::format("{} = {}: no layout of this model and batch.global = {} on {} {} has it; use {}", request.held[i],
+                                  value, request.config.batch.global, fmt::join(ranks, ", "),
+                                  request.processors ? "ranks" : "GPUs", fmt::join(values[i] | std::views::values, ", ")));
+  }
+  if (!values.empty() && !values.front().empty())
+    throw ConfigError(fmt::format("--set: no layout of this model has all of {}; leave one of them out",
+                                  fmt::join(request.held, ", ")));
+}
+
+[[noreturn]] void refuse_batch(const SearchRequest& request, const ModelConfig& model, const std::vector<int>& ranks,
+                               const Rejections& rejections) {
+  refuse_held(request, model, ranks);
   std::string why;
   for (std::size_t r = 0; r < kNumRejections; ++r) {
     const Rejected& rejected = rejections[r];
@@ -57,13 +101,6 @@ std::string need(const LayoutCosts::Worst& worst, std::int64_t needed, std::int6
   const std::string where = request.gpus > 0 ? fmt::format("--gpus = {}", request.gpus) : "--cluster";
   throw ConfigError(
       fmt::format("{}: there is no layout of this model and batch.global = {}: {}", where, request.config.batch.global, why));
-}
-
-SearchSpace space_of(const SearchRequest& request, int gpus) {
-  const BatchConfig& batch = request.config.batch;
-  SearchSpace space{.gpus = gpus, .global_batch = batch.global, .sequence = batch.sequence};
-  space.micro = micro_batches_of(batch.global, batch.sequence, batch.micro);
-  return space;
 }
 
 // The layouts that have the held values; the others are counted.
@@ -79,6 +116,12 @@ std::vector<SearchLayout> layouts_of(const SearchRequest& request, int gpus, con
   return layouts;
 }
 
+RunKind kind_of(const SearchLayout& layout) {
+  return {.gathers = layout.policy().param_gather != ParamGather::kResident,
+          .splits_model = layout.tensor > 1 || layout.pipeline > 1,
+          .gpus = layout.gpus()};
+}
+
 bool holds_preset(const SearchRequest& request) { return std::ranges::count(request.held, "parallel.zero") > 0; }
 
 SearchResult heading_of(const SearchRequest& request, const ModelConfig& model) {
@@ -90,11 +133,7 @@ SearchResult heading_of(const SearchRequest& request, const ModelConfig& model) 
   result.global_batch = request.config.batch.global;
   result.sequence = request.config.batch.sequence;
   const JsonValue config = to_json(request.config);
-  for (const std::string& key : request.held) {
-    const std::size_t dot = key.find('.');
-    const JsonValue& value = *config.find(key.substr(0, dot))->find(key.substr(dot + 1));
-    result.held.push_back(fmt::format("{}={}", key, value.is_string() ? value.as_string() : to_json_text(value)));
-  }
+  for (const std::string& key : request.held) result.held.push_back(fmt::format("{}={}", key, value_at(config, key)));
   return result;
 }
 
@@ -110,10 +149,17 @@ void reject_same(Rejections& rejections, const SearchLayout& layout) {
 std::vector<FoundLayout> without_variations(const std::vector<TimedLayout>& ranked, std::size_t most) {
   std::vector<FoundLayout> best;
   for (const TimedLayout& timed : ranked) {
-    const auto same = [&](const FoundLayout& found) { return are_variations(found.layout, timed.layout); };
+    const auto same = [&](const FoundLayout& found) {
+      return found.tight == timed.tight && are_variations(found.layout, timed.layout);
+    };
     const auto found = std::find_if(best.begin(), best.end(), same);
-    if (found != best.end()) found->variations.push_back({timed.layout, timed.seconds});
-    else if (best.size() < most) best.emplace_back().layout = timed.layout;
+    if (found != best.end()) {
+      found->variations.push_back(timed);
+    } else if (best.size() < most) {
+      FoundLayout& added = best.emplace_back();
+      added.layout = timed.layout;
+      added.tight = timed.tight;
+    }
   }
   return best;
 }
@@ -146,12 +192,11 @@ class Search {
     check_cluster_size(request_.cluster, request_.gpus, 1);
     result_ = heading_of(request_, model_);
     result_.gpus = request_.gpus;
-    if (request_.config.precision.compute != ComputeFormat::kFp32) result_.band = hardware_.band;
     result_.cluster = request_.cluster.name;
     result_.device_bytes = static_cast<std::int64_t>(hardware_.device_bytes);
     const std::vector<SearchLayout> layouts = layouts_of(request_, request_.gpus, model_, result_.rejections);
     result_.layouts = layouts.size();
-    if (layouts.empty()) refuse_batch(request_, result_.rejections);
+    if (layouts.empty()) refuse_batch(request_, model_, {request_.gpus}, result_.rejections);
     const std::vector<SearchLayout> fitting = fitting_of(layouts);
     result_.fitting = fitting.size();
     if (fitting.empty()) refuse_memory();
@@ -183,6 +228,10 @@ class Search {
   }
 
   std::int64_t usable(const SearchLayout& layout) const { return usable_bytes(request_.cluster.gpu, model_, layout); }
+  bool is_tight(const SearchLayout& layout) {
+    const auto tensors = static_cast<double>(costs_.worst_memory(layout).memory.total());
+    return tensors + tensors_off(tensors) > static_cast<double>(usable(layout));
+  }
 
   std::vector<SearchLayout> fitting_of(const std::vector<SearchLayout>& layouts) {
     std::vector<std::int64_t> over(layouts.size());  // bytes beyond what there is
@@ -241,9 +290,11 @@ class Search {
     for_each_index(fitting.size(), request_.threads, [&](std::size_t i) {
       one_done();
       const CpuTimer timer(bound_seconds_);
-      candidates[i] = {fitting[i], keeps_parameters(fitting[i]) ? kSameAsAnother : costs_.least_seconds(fitting[i])};
+      candidates[i] = {fitting[i], keeps_parameters(fitting[i]) ? kSameAsAnother : costs_.least_seconds(fitting[i]),
+                       is_tight(fitting[i])};
     });
     drop_same(candidates);
+    result_.tight = static_cast<std::size_t>(std::ranges::count_if(candidates, &TimedLayout::tight));
     result_.bound_seconds = bound_seconds_ / static_cast<double>(fitting.size());
     // As many as it takes for enough that are no variations of each other.
     RankedLayouts ranked;
@@ -321,6 +372,9 @@ class Search {
     found.fullest = worst.rank;
     found.memory = worst.memory;
     found.needed_bytes = worst.memory.total() + result_.device_bytes - usable(found.layout);
+    found.bytes_off = tensors_off(static_cast<double>(worst.memory.total()));
+    if (found.trainable && request_.config.precision.compute != ComputeFormat::kFp32)
+      found.band = error_band(hardware_.file, kind_of(found.layout));
     const auto tokens = static_cast<double>(request_.config.batch.global * request_.config.batch.sequence);
     found.tokens_per_second = tokens / found.seconds;
     RunPlan counted;  // as far as FLOPs go by it
@@ -366,7 +420,6 @@ class ProcessorSearch {
     const ModelConfig model = resolve_model(request_.config);
     result_ = heading_of(request_, model);
     result_.cluster = hardware_.name;
-    result_.band = hardware_.band;
     result_.device_bytes = static_cast<std::int64_t>(hardware_.device_bytes);
     const int first = std::max(1, request_.gpus), last = request_.gpus > 0 ? request_.gpus : hardware_.processors->cores;
     std::vector<SearchLayout> layouts;
@@ -375,7 +428,7 @@ class ProcessorSearch {
       std::ranges::copy(layouts_of(request_, ranks, model, result_.rejections), std::back_inserter(layouts));
     }
     result_.layouts = layouts.size();
-    if (layouts.empty()) refuse_batch(request_, result_.rejections);
+    if (layouts.empty()) refuse_batch(request_, model, result_.ranks, result_.rejections);
     const std::vector<TimedLayout> ranked = in_order(layouts);
     result_.fitting = result_.timed = ranked.size();
     if (ranked.empty())
@@ -390,7 +443,7 @@ class ProcessorSearch {
   struct Planned {
     double seconds = 0;
     std::int64_t bytes = 0;
-    bool fits = false, gathers = false;
+    bool fits = false, gathers = false, tight = false;
   };
 
   ClusterForecast plan(const SearchLayout& layout) const { return plan_on(hardware_, with_layout(request_.config, layout), 0); }
@@ -403,7 +456,8 @@ class ProcessorSearch {
     for_each_index(layouts.size(), request_.threads, [&](std::size_t i) {
       const ClusterForecast forecast = plan(layouts[i]);
       planned[i] = {forecast.seconds(), forecast.needed_bytes(), forecast.fits,
-                    std::ranges::any_of(forecast.plan.step_programs, &StepProgram::gathers_on_use)};
+                    std::ranges::any_of(forecast.plan.step_programs, &StepProgram::gathers_on_use),
+                    forecast.is_tight(hardware_)};
       const std::scoped_lock lock(mutex);
       if (++done % 32 == 0 && request_.progress) request_.progress("layouts timed", done, std::ssize(layouts));
     });
@@ -419,10 +473,11 @@ class ProcessorSearch {
                                          bytes_text(result_.device_bytes));
       } else {
         choices.add(layouts[i], planned[i].seconds);
-        ranked.push_back({layouts[i], planned[i].seconds});
+        ranked.push_back({layouts[i], planned[i].seconds, planned[i].tight});
+        result_.tight += planned[i].tight ? 1 : 0;
       }
     }
-    std::ranges::stable_sort(ranked, {}, &TimedLayout::seconds);
+    std::ranges::stable_sort(ranked, {}, &TimedLayout::rank);
     result_.best_by_choice = choices.times();
     return ranked;
   }
@@ -436,6 +491,8 @@ class ProcessorSearch {
     const ArenaPlan& arena = forecast.forecast.stages[forecast.fullest].arena;
     for (const MemoryUse use : kMemoryUses) at(found.memory.by_use, use) = arena.total_bytes(use);
     found.needed_bytes = forecast.needed_bytes();
+    found.bytes_off = forecast.bytes_off(hardware_);
+    found.band = hardware_.band;
     found.tokens_per_second = forecast.tokens_per_second();
     found.mfu = forecast.mfu;
     found.next_limit = forecast.limit.why;
