@@ -11,7 +11,8 @@ namespace trident {
 // Eight of ten published runs took between `low` and `high` times the predicted step time: these are the first and ninth deciles of
 // measured over predicted time, rounded outwards to hundredths. The rows are the `validate` rows of docs/design/planner-accuracy.md
 // and its other runs whose table was opened. One constant was fitted to one of them, and rules were changed with some in view, as
-// that page says. Other programs made the runs; each is priced as its own stack.
+// that page says. Other programs made the runs; each is priced as its own stack. Left out are one run that gathers and splits, and
+// those of DeepSpeed's first ZeRO 3, which are priced with a network of their own.
 struct ErrorBand {
   std::string_view hardware;  // a file of configs/hardware; empty: all GPUs
   std::string_view precision;
