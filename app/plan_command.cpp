@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
@@ -36,6 +37,14 @@ constexpr int kMostReported = 100;
 
 bool has_flag(const Arguments& arguments, const std::string& flag) {
   return std::ranges::any_of(arguments, [&](const std::string& it) { return it == flag || it.starts_with(flag + '='); });
+}
+
+// "300B" becomes "300e9".
+std::string in_digits(std::string& count) {
+  constexpr std::string_view kLetters = "KMBT";
+  const std::size_t at = count.empty() ? kLetters.npos : kLetters.find(static_cast<char>(std::toupper(count.back())));
+  if (at != kLetters.npos) count = fmt::format("{}e{}", count.substr(0, count.size() - 1), 3 * (at + 1));
+  return "";
 }
 
 PlanDetail detail_of(bool program) { return program ? PlanDetail::kProgram : PlanDetail::kSums; }
@@ -142,8 +151,9 @@ void plan_cluster_command(const Arguments& arguments, const CommandContext& cont
                  "a name like h100_sxm_ndr, cpu, or the path of a file; required, as NAME or --cluster");
   in_range(app.add_option("--gpus", question.gpus,
                           "GPUs of the job (of processors: ranks); parallel.data becomes what they make of it"), 1, kMostGpus);
-  in_range(app.add_option("--tokens", question.tokens, "say what training on so many tokens takes; else those of run.steps"),
-           1, 1e18);
+  in_range(app.add_option("--tokens", question.tokens,
+                          "say what training on so many tokens takes, as 300e9 or 300B; else those of run.steps")
+               ->transform(CLI::Validator(in_digits, "")), 1, 1e18);
   app.add_flag("--json", json, "print one JSON object, with every allocation");
   app.add_flag("--csv", csv, "print one table of all numbers, with commas");
   app.add_flag("--program", program, "add what every pipeline stage does in a step, instruction by instruction");

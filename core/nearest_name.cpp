@@ -56,10 +56,4 @@ std::string name_hint(std::string_view name, const std::vector<std::string_view>
   return near.empty() ? "" : fmt::format("; did you mean {}?", in_quotes(near));
 }
 
-std::vector<std::string_view> nearest_first(std::string_view name, std::vector<std::string_view> candidates) {
-  if (name.empty() || name.size() > kMaxCompared) return candidates;
-  std::ranges::stable_sort(candidates, {}, [&](std::string_view it) { return it.starts_with(name) ? 0 : edit_distance(name, it); });
-  return candidates;
-}
-
 }  // namespace trident

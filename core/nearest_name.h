@@ -21,7 +21,4 @@ std::string_view likely_name(std::string_view name, const std::vector<std::strin
 // up to one of - _ and dots, as "lama" is. "" where none is near.
 std::string name_hint(std::string_view name, const std::vector<std::string_view>& candidates);
 
-// The candidates in the order of their nearness: those that begin with `name`, then by edit distance.
-std::vector<std::string_view> nearest_first(std::string_view name, std::vector<std::string_view> candidates);
-
 }  // namespace trident

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <cstdint>
 #include <utility>
 
@@ -14,6 +15,11 @@ namespace {
 
 constexpr std::size_t kLargestEntriesShown = 8, kLargestEntriesNamed = 4;
 
+// "unit  gradients f32 []": entries of equal size that have it in common are told as one.
+std::string without_numbers(std::string name) {
+  std::erase_if(name, [](unsigned char c) { return std::isdigit(c) != 0; });
+  return name;
+}
 
 std::vector<const ArenaPlan::Entry*> largest_of(const ArenaPlan& plan, std::size_t most) {
   std::vector<const ArenaPlan::Entry*> largest;
@@ -65,9 +71,24 @@ TensorView Arena::grant(ArenaSlot slot, DType dtype, Shape shape) {
 }
 
 std::string largest_entries(const ArenaPlan& plan) {
+  struct Alike {
+    const ArenaPlan::Entry* first;
+    int others;
+  };
+  std::vector<Alike> named;
+  for (const ArenaPlan::Entry* entry : largest_of(plan, plan.entries().size())) {
+    const auto same = [&](const Alike& it) {
+      return it.first->slot.bytes == entry->slot.bytes && without_numbers(it.first->name) == without_numbers(entry->name);
+    };
+    const auto found = std::ranges::find_if(named, same);
+    if (found != named.end()) ++found->others;
+    else if (named.size() < kLargestEntriesNamed) named.push_back({entry, 0});
+    else if (entry->slot.bytes < named.back().first->slot.bytes) break;
+  }
   std::string text;
-  for (const ArenaPlan::Entry* entry : largest_of(plan, kLargestEntriesNamed))
-    text += fmt::format("{}{} {:.1f} MB", text.empty() ? "most of it for " : ", ", entry->name, megabytes(entry->slot.bytes));
+  for (const auto& [first, others] : named)
+    text += fmt::format("{}{} {:.1f} MB{}", text.empty() ? "most of it for " : ", ", first->name, megabytes(first->slot.bytes),
+                        others > 0 ? fmt::format(" and {} like it", others) : "");
   return text.empty() ? "nothing in it" : text;
 }
 

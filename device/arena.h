@@ -97,7 +97,7 @@ class Arena {
   std::int64_t planned_ = 0, high_water_ = 0;
 };
 
-// For one line of a message: "most of it for blocks/mlp/fc1 output 805.3 MB, ..."; "nothing in it" of an empty plan.
+// For one line of a message: "most of it for unit 1 gradients 805.3 MB and 3 like it, ..."; "nothing in it" of an empty plan.
 std::string largest_entries(const ArenaPlan& plan);
 
 // "parameters 12.3 MB, gradients ..." by use, then the largest entries.

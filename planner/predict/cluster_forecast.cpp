@@ -199,6 +199,9 @@ RunPlan run_plan_on(const PlanHardware& hardware, const TrainConfig& asked, int 
   plan = settle_grad_sync(std::move(plan), machine_for(hardware, plan));
   std::erase(plan.notes, threads_line(machine.core_share));  // said with the hardware
   std::ranges::copy(unpriced(hardware, plan), std::back_inserter(plan.notes));
+  if (!asked.parallel.data && gpus == 0)
+    plan.notes.push_back(fmt::format("parallel.data is auto and is planned as 1, with {}; --gpus N plans it for N",
+                                     counted(plan.world_size(), hardware.on_gpus() ? "GPU" : "rank")));
   return plan;
 }
 
@@ -230,7 +233,7 @@ PlanHardware hardware_of(const Cluster& cluster) {
   hardware.device_bytes = gpu.device_bytes;
   hardware.context_bytes = gpu.context_bytes;
   hardware.communicator_bytes = gpu.communicator_bytes;
-  hardware.band = error_band(gpu.file);
+  hardware.file = gpu.file;
   return hardware;
 }
 
@@ -275,11 +278,29 @@ std::int64_t ClusterForecast::needed_bytes() const {
   return process ? std::llround(process->resident_bytes) : most().total();
 }
 
-std::string room_text(double needed, double there) {
+double ClusterForecast::bytes_off(const PlanHardware& hardware) const {
+  if (!process) return tensors_off(static_cast<double>(most().total() - most().all_of(Certainty::kEstimate)));
+  return hardware.resident_band ? (hardware.resident_band->high - 1) * process->resident_bytes : 0;
+}
+
+bool ClusterForecast::is_tight(const PlanHardware& hardware) const {
+  return fits && hardware.device_bytes > 0 && static_cast<double>(needed_bytes()) + bytes_off(hardware) > hardware.device_bytes;
+}
+
+RunKind ClusterForecast::kind() const {
+  const ParallelDegrees& degrees = plan.grid.degrees();
+  return {.gathers = plan.zero.param_gather != ParamGather::kResident && degrees.data > 1,
+          .splits_model = degrees.tensor > 1 || degrees.pipeline > 1,
+          .gpus = plan.world_size()};
+}
+
+std::string room_text(double needed, double there, double off) {
   if (there == 0) return "";
-  const double off = std::abs(there - needed);
-  return fmt::format(" of {}, {} {}", bytes_text(there), off < 5e7 ? bytes_text(off) : gigabytes_text(off),
-                     needed > there ? "too much" : "free");
+  const auto text = [](double bytes) { return bytes < 5e7 ? bytes_text(bytes) : gigabytes_text(bytes); };
+  const double room = there - needed;
+  if (room < 0) return fmt::format(" of {}, {} too much", bytes_text(there), text(-room));
+  return fmt::format(" of {}, {} free{}", bytes_text(there), text(room),
+                     room < off ? fmt::format(", less than the {} by which predictions may be off", text(off)) : "");
 }
 
 int planned_replica(const ParallelConfig& parallel) {

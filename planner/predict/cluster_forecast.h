@@ -32,10 +32,11 @@ struct PlanHardware {
   double peak_flops = 0;          // of a GPU, dense, in 16 bits
   std::optional<double> peak_tf32 = {}, peak_fp32 = {};  // likewise, as GpuRates has them
   int fitted_width = 0;                                  // as GemmRates::least_width
+  std::string file = {};          // of a GPU, in configs/hardware: error_band()'s
   double device_bytes = 0;        // of a rank's GPU; of the machine whose processors they are, 0: not known
   double context_bytes = 0;       // of a GPU, outside the arena: driver and libraries
   double communicator_bytes = 0;  // likewise, for each group that a rank belongs to
-  std::optional<ErrorBand> band = {};  // of times; nothing: none is known
+  std::optional<ErrorBand> band = {};  // of times on processors; nothing: none is known
   std::optional<ErrorBand> resident_band = {};  // of a process' memory, likewise
 
   bool on_gpus() const { return processors == nullptr; }
@@ -88,6 +89,9 @@ struct ClusterForecast {
   const RankMemory& most() const { return memory[fullest]; }
   // The bytes that have to fit: the most that a rank takes of its GPU, or the process of a machine.
   std::int64_t needed_bytes() const;
+  double bytes_off(const PlanHardware& hardware) const;  // by which needed_bytes() may be too few
+  bool is_tight(const PlanHardware& hardware) const;     // fits, with less than that free
+  RunKind kind() const;
   double tokens_per_second() const { return static_cast<double>(plan.tokens_per_step()) / step_seconds; }
 };
 
@@ -99,8 +103,9 @@ ClusterForecast plan_on(const PlanHardware& hardware, const TrainConfig& config,
 // A complete configuration with other values, none of the data's. Throws ConfigError for those that contradict it.
 TrainConfig with_settings(const TrainConfig& config, const std::vector<std::string>& settings);
 
-// " of 84.9 GB, 1.6 GB free", or "... too much", behind the bytes that are needed; "" where what is there is not known (0).
-std::string room_text(double needed, double there);
+// " of 84.9 GB, 1.6 GB free", or "... too much", behind the bytes that are needed; "" where what is there is not known (0). Less
+// free than `off`, by which more may be needed, is said to be less.
+std::string room_text(double needed, double there, double off);
 
 // ranks_of_a_replica(). Throws ConfigError above kMostGpus: so many are not planned.
 int planned_replica(const ParallelConfig& parallel);

@@ -159,8 +159,9 @@ std::string memory_notes(const ClusterReport& report) {
 Table memory_table(const ClusterForecast& plan) {
   const std::vector<std::size_t> stages = some_stages(plan, kMostStages, plan.fullest);
   const bool small = plan.most().total() < 1'000'000'000;
-  Table table{fmt::format("memory of one rank in {}, by pipeline stage; * is the most loaded",
-                          small ? "MB (10^6 bytes)" : "GB (10^9 bytes)"),
+  const std::string some = fmt::format(" ({} of {}; --csv has all)", stages.size(), plan.memory.size());
+  Table table{fmt::format("memory of one rank in {}, by pipeline stage{}; * is the most loaded",
+                          small ? "MB (10^6 bytes)" : "GB (10^9 bytes)", stages.size() < plan.memory.size() ? some : ""),
               {{"stage", true, 30}}, {}, 2};
   for (const std::size_t stage : stages)
     table.columns.push_back({fmt::format("{}{}", stage == plan.fullest ? "*" : "", stage), false, 7});
@@ -223,7 +224,7 @@ ClusterReport report_on(const PlanHardware& hardware, const TrainConfig& config,
   ClusterReport report{hardware, plan_on(hardware, config, gpus), {}, {}};
   const RunPlan& plan = report.plan.plan;
   // Published runs multiply in 16 bits.
-  if (hardware.on_gpus() && plan.compute == DType::kF32) report.hardware.band.reset();
+  if (hardware.on_gpus() && plan.compute != DType::kF32) report.hardware.band = error_band(hardware.file, report.plan.kind());
   report.cost = training_cost(
       hardware, report.plan,
       tokens > 0 ? tokens : static_cast<double>(config.run.steps) * static_cast<double>(plan.tokens_per_step()));
@@ -273,16 +274,34 @@ std::string hardware_line(const ClusterReport& report) {
                      report.plan.process->shares_cores ? "ranks share cores" : "each on cores of its own");
 }
 
+namespace {
+
+std::string_view kind_text(bool gathers) { return gathers ? "gather parameters and split no model" : "gather no parameters"; }
+
+// Why no published run is like this one.
+std::string no_band_line(const ClusterReport& report) {
+  const RunKind kind = report.plan.kind();
+  const std::string begin = "no band of times: the published runs that predictions were compared with ";
+  if (report.plan.plan.compute == DType::kF32) return begin + "multiply in 16 bits, this one in fp32";
+  if (kind.gathers && kind.splits_model)
+    return begin + "either gather parameters or split the model over tensor or pipeline ranks, this one does both";
+  const ErrorBand band = *error_band(report.hardware.file, {.gathers = kind.gathers});
+  return begin + fmt::format("and that {} ({}) had at most {} GPUs, this one has {}", kind_text(kind.gathers), band.runs,
+                             with_commas(band.most_gpus), with_commas(kind.gpus));
+}
+
+}  // namespace
+
 std::string band_line(const ClusterReport& report) {
   const PlanHardware& hardware = report.hardware;
-  if (hardware.on_gpus() && !hardware.band)
-    return "no band of times: the published runs that predictions were compared with multiply in 16 bits, this one in fp32";
+  if (hardware.on_gpus() && !hardware.band) return no_band_line(report);
   if (hardware.on_gpus())
     return fmt::format(
-        "bands of times: of {} published {} runs on {}, by other programs{}, eight of ten took {:.2f} to {:.2f} times what "
-        "is predicted for them (docs/design/planner-accuracy.md); no run of this program is among them",
+        "bands of times: of {} published {} runs on {} that {}, at most {} GPUs each, by other programs{}, eight of ten took "
+        "{:.2f} to {:.2f} times what is predicted for them (docs/design/planner-accuracy.md); no run of this program is among them",
         hardware.band->runs, hardware.band->precision,
-        hardware.band->hardware.empty() ? "GPUs of several kinds, none of them this one" : "this GPU",
+        hardware.band->hardware.empty() ? "GPUs of several kinds, fewer than ten of them on this one," : "this GPU",
+        kind_text(hardware.band->gathers), with_commas(hardware.band->most_gpus),
         hardware.band->of.empty() ? "" : fmt::format(" ({})", hardware.band->of), hardware.band->low, hardware.band->high);
   if (!hardware.band)
     return "no band: how far this profile's predictions are off was not measured; trident train with run.hardware_profile "
@@ -337,7 +356,8 @@ std::string verdict_text(const ClusterReport& report) {
   text += plan.process ? fmt::format("the process of {} takes", counted(ranks, "rank"))
                        : fmt::format("the most loaded rank, of stage {}, takes", plan.most().stage);
   text += fmt::format(" {}{}{}\n", bytes_text(needed), in_brackets(needed_band(report), bytes_text),
-                      known ? room_text(needed, report.hardware.device_bytes) : "; how much that machine has is not known");
+                      known ? room_text(needed, report.hardware.device_bytes, plan.bytes_off(report.hardware))
+                            : "; how much that machine has is not known");
   const double rate = plan.tokens_per_second();
   text += fmt::format("a step takes {}{}: {} tokens/s{}", seconds_text(plan.seconds()),
                       in_brackets(seconds_band(report, plan.seconds()), seconds_text), rounded_text(rate),

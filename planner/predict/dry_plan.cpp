@@ -8,6 +8,7 @@
 #include <utility>
 #include <variant>
 
+#include "core/counted.h"
 #include "core/json_by_name.h"
 #include "core/number_text.h"
 #include "infer/generate/eval_samples.h"
@@ -47,19 +48,25 @@ std::string units_text(const RunPlan& plan, std::size_t stage) {
   return text;
 }
 
-// Megabytes: a row for each stage, and a column for each use of which any stage has some, in 80 columns.
+bool is_large(const DryPlan& report) {
+  return std::ranges::any_of(report.stages, [](const DryRun& stage) { return stage.arena.total_bytes() >= 1'000'000'000; });
+}
+
+// A row for each stage, and a column for each use of which any stage has some, in 80 columns; the unit is that of the largest.
 Table memory_table(const DryPlan& report) {
-  constexpr std::int64_t kSeen = 50'000;  // less is 0.0
+  const bool large = is_large(report);
+  const std::int64_t seen = large ? 500'000 : 50'000;  // less has no digit
   Table table{"", {{"stage"}}, {}, 0, 1};
   for (std::size_t i = 0; i < report.stages.size(); ++i) table.rows.push_back({fmt::format("{}", i)});
   const auto add = [&](std::string_view name, auto bytes_of) {
     table.columns.push_back({std::string(name)});
     for (std::size_t i = 0; i < report.stages.size(); ++i)
-      table.rows[i].push_back(fmt::format("{:.1f}", megabytes(bytes_of(report.stages[i]))));
+      table.rows[i].push_back(large ? fmt::format("{:.3f}", gigabytes(bytes_of(report.stages[i])))
+                                    : fmt::format("{:.1f}", megabytes(bytes_of(report.stages[i]))));
   };
   for (const MemoryUse use : kMemoryUses) {
     const auto bytes_of = [use](const DryRun& stage) { return stage.arena.total_bytes(use); };
-    if (std::ranges::any_of(report.stages, [&](const DryRun& stage) { return bytes_of(stage) >= kSeen; }))
+    if (std::ranges::any_of(report.stages, [&](const DryRun& stage) { return bytes_of(stage) >= seen; }))
       add(to_string(use), bytes_of);
   }
   add("all", [](const DryRun& stage) { return stage.arena.total_bytes(); });
@@ -110,6 +117,9 @@ DryPlan plan_run(const TrainConfig& config, int ranks, CudaBackend& cuda) {
   if (const auto samples = find_eval_samples(config, model)) plan.generation = samples->shapes();
   DryPlan planned{settle_grad_sync(std::move(plan), machine), {}, on_gpus ? Certainty::kMost : Certainty::kExact};
   std::erase(planned.plan.notes, threads_line(machine.core_share));  // of this machine's cores, which are not the job's
+  if (!config.parallel.data && ranks == 0)
+    planned.plan.notes.push_back(fmt::format("parallel.data is auto and is planned as 1, with {}; --ranks N plans it for N ranks",
+                                             counted(planned.plan.world_size(), "rank")));
   planned.stages = on_gpus ? dry_stages_on_any(planned.plan, DeviceKind::kCuda, DryWork::kStep)
                            : dry_stages_here(planned.plan, machine.device, DryWork::kStep);
   return planned;
@@ -151,12 +161,15 @@ std::string to_text(const DryPlan& report, PlanDetail detail) {
   const RunPlan& plan = report.plan;
   std::string text = heading_text(plan);
   const bool exact = report.workspaces == Certainty::kExact;
-  text += fmt::format("\nMB of one rank{}:\n{}\n",
+  text += fmt::format("\n{} of one rank's tensors (trident plan cluster adds what a GPU holds besides){}:\n{}\n",
+                      is_large(report) ? "GB" : "MB",
                       exact ? "" : "; workspaces of products and attention: the most that a GPU's take",
                       to_text(memory_table(report)));
+  const auto fullest =
+      std::ranges::max_element(report.stages, {}, [](const DryRun& stage) { return stage.arena.total_bytes(); });
   for (std::size_t i = 0; i < report.stages.size(); ++i)
-    text += fmt::format("stage {} (first rank {}): {}; {}\n", i, report.stages[i].rank, units_text(plan, i),
-                        largest_entries(report.stages[i].arena));
+    text += fmt::format("stage {} (first rank {}): {}\n", i, report.stages[i].rank, units_text(plan, i));
+  text += fmt::format("the fullest, stage {}: {}\n", fullest - report.stages.begin(), largest_entries(fullest->arena));
   text += traffic_text(report);
   return detail == PlanDetail::kProgram ? text + program_text(plan) : text;
 }

@@ -139,7 +139,8 @@ KeyNumbers key_numbers(const ClusterReport& report) {
   KeyNumbers block;
   block.numbers = {
       {on_gpus ? "most memory of a rank" : "memory of the process", needed,
-       fmt::format("{}{}{}; {}", verdict, there == 0 ? "" : " in " + bytes_text(there),
+       fmt::format("{}{}{}; {}", verdict,
+                   room_text(static_cast<double>(plan.needed_bytes()), there, plan.bytes_off(report.hardware)),
                    on_gpus ? fmt::format(", stage {}", plan.most().stage) : "", range_text(needed_band(report), bytes_text))},
       {"a step", seconds_text(plan.seconds()), range_text(seconds_band(report, plan.seconds()), seconds_text)},
       {"tokens/s", rounded_text(rate),

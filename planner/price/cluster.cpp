@@ -23,7 +23,7 @@ template <class Entry>
   for (const Entry& entry : entries) names.push_back(entry.file);
   const std::string wrong = name.empty() ? fmt::format("{}: missing", what)
                                          : fmt::format("{} = {}: there is no such one", what, in_quotes(name));
-  throw ConfigError(fmt::format("{}; write the path of a file, or one of {}{}", wrong, fmt::join(nearest_first(name, names), ", "),
+  throw ConfigError(fmt::format("{}; write the path of a file, or one of {}{}", wrong, fmt::join(names, ", "),
                                 name_hint(name, names)));
 }
 

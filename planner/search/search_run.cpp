@@ -21,6 +21,7 @@
 #include "model/config/model_stats.h"
 #include "planner/predict/cluster_forecast.h"
 #include "planner/search/layout_costs.h"
+#include "planner/search/search_refusals.h"
 #include "planner/search/search_text.h"
 #include "train/run/dry_run.h"
 
@@ -47,25 +48,6 @@ std::string need(const LayoutCosts::Worst& worst, std::int64_t needed, std::int6
                      worst.rank, to_string(part), byte_unit(worst.memory[part]).text(worst.memory[part]));
 }
 
-[[noreturn]] void refuse_batch(const SearchRequest& request, const Rejections& rejections) {
-  std::string why;
-  for (std::size_t r = 0; r < kNumRejections; ++r) {
-    const Rejected& rejected = rejections[r];
-    if (rejected.layouts > 0)
-      why += fmt::format("{}{} ({})", why.empty() ? "" : ", ", to_string(static_cast<Rejection>(r)), rejected.example);
-  }
-  const std::string where = request.gpus > 0 ? fmt::format("--gpus = {}", request.gpus) : "--cluster";
-  throw ConfigError(
-      fmt::format("{}: there is no layout of this model and batch.global = {}: {}", where, request.config.batch.global, why));
-}
-
-SearchSpace space_of(const SearchRequest& request, int gpus) {
-  const BatchConfig& batch = request.config.batch;
-  SearchSpace space{.gpus = gpus, .global_batch = batch.global, .sequence = batch.sequence};
-  space.micro = micro_batches_of(batch.global, batch.sequence, batch.micro);
-  return space;
-}
-
 // The layouts that have the held values; the others are counted.
 std::vector<SearchLayout> layouts_of(const SearchRequest& request, int gpus, const ModelConfig& model, Rejections& rejections) {
   std::vector<SearchLayout> layouts = enumerate_layouts(space_of(request, gpus), model, rejections);
@@ -79,6 +61,12 @@ std::vector<SearchLayout> layouts_of(const SearchRequest& request, int gpus, con
   return layouts;
 }
 
+RunKind kind_of(const SearchLayout& layout) {
+  return {.gathers = layout.policy().param_gather != ParamGather::kResident,
+          .splits_model = layout.tensor > 1 || layout.pipeline > 1,
+          .gpus = layout.gpus()};
+}
+
 bool holds_preset(const SearchRequest& request) { return std::ranges::count(request.held, "parallel.zero") > 0; }
 
 SearchResult heading_of(const SearchRequest& request, const ModelConfig& model) {
@@ -90,11 +78,7 @@ SearchResult heading_of(const SearchRequest& request, const ModelConfig& model) 
   result.global_batch = request.config.batch.global;
   result.sequence = request.config.batch.sequence;
   const JsonValue config = to_json(request.config);
-  for (const std::string& key : request.held) {
-    const std::size_t dot = key.find('.');
-    const JsonValue& value = *config.find(key.substr(0, dot))->find(key.substr(dot + 1));
-    result.held.push_back(fmt::format("{}={}", key, value.is_string() ? value.as_string() : to_json_text(value)));
-  }
+  for (const std::string& key : request.held) result.held.push_back(fmt::format("{}={}", key, value_at(config, key)));
   return result;
 }
 
@@ -110,10 +94,17 @@ void reject_same(Rejections& rejections, const SearchLayout& layout) {
 std::vector<FoundLayout> without_variations(const std::vector<TimedLayout>& ranked, std::size_t most) {
   std::vector<FoundLayout> best;
   for (const TimedLayout& timed : ranked) {
-    const auto same = [&](const FoundLayout& found) { return are_variations(found.layout, timed.layout); };
+    const auto same = [&](const FoundLayout& found) {
+      return found.tight == timed.tight && are_variations(found.layout, timed.layout);
+    };
     const auto found = std::find_if(best.begin(), best.end(), same);
-    if (found != best.end()) found->variations.push_back({timed.layout, timed.seconds});
-    else if (best.size() < most) best.emplace_back().layout = timed.layout;
+    if (found != best.end()) {
+      found->variations.push_back(timed);
+    } else if (best.size() < most) {
+      FoundLayout& added = best.emplace_back();
+      added.layout = timed.layout;
+      added.tight = timed.tight;
+    }
   }
   return best;
 }
@@ -146,12 +137,11 @@ class Search {
     check_cluster_size(request_.cluster, request_.gpus, 1);
     result_ = heading_of(request_, model_);
     result_.gpus = request_.gpus;
-    if (request_.config.precision.compute != ComputeFormat::kFp32) result_.band = hardware_.band;
     result_.cluster = request_.cluster.name;
     result_.device_bytes = static_cast<std::int64_t>(hardware_.device_bytes);
     const std::vector<SearchLayout> layouts = layouts_of(request_, request_.gpus, model_, result_.rejections);
     result_.layouts = layouts.size();
-    if (layouts.empty()) refuse_batch(request_, result_.rejections);
+    if (layouts.empty()) refuse_batch(request_, model_, {request_.gpus}, result_.rejections);
     const std::vector<SearchLayout> fitting = fitting_of(layouts);
     result_.fitting = fitting.size();
     if (fitting.empty()) refuse_memory();
@@ -183,6 +173,10 @@ class Search {
   }
 
   std::int64_t usable(const SearchLayout& layout) const { return usable_bytes(request_.cluster.gpu, model_, layout); }
+  bool is_tight(const SearchLayout& layout) {
+    const auto tensors = static_cast<double>(costs_.worst_memory(layout).memory.total());
+    return tensors + tensors_off(tensors) > static_cast<double>(usable(layout));
+  }
 
   std::vector<SearchLayout> fitting_of(const std::vector<SearchLayout>& layouts) {
     std::vector<std::int64_t> over(layouts.size());  // bytes beyond what there is
@@ -241,9 +235,11 @@ class Search {
     for_each_index(fitting.size(), request_.threads, [&](std::size_t i) {
       one_done();
       const CpuTimer timer(bound_seconds_);
-      candidates[i] = {fitting[i], keeps_parameters(fitting[i]) ? kSameAsAnother : costs_.least_seconds(fitting[i])};
+      candidates[i] = {fitting[i], keeps_parameters(fitting[i]) ? kSameAsAnother : costs_.least_seconds(fitting[i]),
+                       is_tight(fitting[i])};
     });
     drop_same(candidates);
+    result_.tight = static_cast<std::size_t>(std::ranges::count_if(candidates, &TimedLayout::tight));
     result_.bound_seconds = bound_seconds_ / static_cast<double>(fitting.size());
     // As many as it takes for enough that are no variations of each other.
     RankedLayouts ranked;
@@ -322,6 +318,9 @@ class Search {
     found.fullest = worst.rank;
     found.memory = worst.memory;
     found.needed_bytes = worst.memory.total() + result_.device_bytes - usable(found.layout);
+    found.bytes_off = tensors_off(static_cast<double>(worst.memory.total()));
+    if (found.trainable && request_.config.precision.compute != ComputeFormat::kFp32)
+      found.band = error_band(hardware_.file, kind_of(found.layout));
     const auto tokens = static_cast<double>(request_.config.batch.global * request_.config.batch.sequence);
     found.tokens_per_second = tokens / found.seconds;
     RunPlan counted;  // as far as FLOPs go by it
@@ -367,7 +366,6 @@ class ProcessorSearch {
     const ModelConfig model = resolve_model(request_.config);
     result_ = heading_of(request_, model);
     result_.cluster = hardware_.name;
-    result_.band = hardware_.band;
     result_.device_bytes = static_cast<std::int64_t>(hardware_.device_bytes);
     const int first = std::max(1, request_.gpus), last = request_.gpus > 0 ? request_.gpus : hardware_.processors->cores;
     std::vector<SearchLayout> layouts;
@@ -376,7 +374,7 @@ class ProcessorSearch {
       std::ranges::copy(layouts_of(request_, ranks, model, result_.rejections), std::back_inserter(layouts));
     }
     result_.layouts = layouts.size();
-    if (layouts.empty()) refuse_batch(request_, result_.rejections);
+    if (layouts.empty()) refuse_batch(request_, model, result_.ranks, result_.rejections);
     const std::vector<TimedLayout> ranked = in_order(layouts);
     result_.fitting = result_.timed = ranked.size();
     if (ranked.empty())
@@ -391,7 +389,7 @@ class ProcessorSearch {
   struct Planned {
     double seconds = 0;
     std::int64_t bytes = 0;
-    bool fits = false, gathers = false;
+    bool fits = false, gathers = false, tight = false;
   };
 
   ClusterForecast plan(const SearchLayout& layout) const { return plan_on(hardware_, with_layout(request_.config, layout), 0); }
@@ -404,7 +402,8 @@ class ProcessorSearch {
     for_each_index(layouts.size(), request_.threads, [&](std::size_t i) {
       const ClusterForecast forecast = plan(layouts[i]);
       planned[i] = {forecast.seconds(), forecast.needed_bytes(), forecast.fits,
-                    std::ranges::any_of(forecast.plan.step_programs, &StepProgram::gathers_on_use)};
+                    std::ranges::any_of(forecast.plan.step_programs, &StepProgram::gathers_on_use),
+                    forecast.is_tight(hardware_)};
       const std::scoped_lock lock(mutex);
       if (++done % 32 == 0 && request_.progress) request_.progress("layouts timed", done, std::ssize(layouts));
     });
@@ -420,10 +419,11 @@ class ProcessorSearch {
                                          bytes_text(result_.device_bytes));
       } else {
         choices.add(layouts[i], planned[i].seconds);
-        ranked.push_back({layouts[i], planned[i].seconds});
+        ranked.push_back({layouts[i], planned[i].seconds, planned[i].tight});
+        result_.tight += planned[i].tight ? 1 : 0;
       }
     }
-    std::ranges::stable_sort(ranked, {}, &TimedLayout::seconds);
+    std::ranges::stable_sort(ranked, {}, &TimedLayout::rank);
     result_.best_by_choice = choices.times();
     return ranked;
   }
@@ -437,6 +437,8 @@ class ProcessorSearch {
     const ArenaPlan& arena = forecast.forecast.stages[forecast.fullest].arena;
     for (const MemoryUse use : kMemoryUses) at(found.memory.by_use, use) = arena.total_bytes(use);
     found.needed_bytes = forecast.needed_bytes();
+    found.bytes_off = forecast.bytes_off(hardware_);
+    found.band = hardware_.band;
     found.tokens_per_second = forecast.tokens_per_second();
     found.mfu = forecast.mfu;
     found.next_limit = forecast.limit.why;

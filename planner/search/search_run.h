@@ -43,6 +43,9 @@ struct FoundLayout {
   int busiest = 0, fullest = 0;  // pipeline ranks: that of the parts, that of the memory
   ArenaMemory memory;
   std::int64_t needed_bytes = 0;  // of the device's: the arena, driver and communicators; on processors the process
+  double bytes_off = 0;           // by which they may be too few
+  bool tight = false;             // less than that stays free
+  std::optional<ErrorBand> band = {};  // of times; nothing: none is known
   double tokens_per_second = 0, mfu = 0;
   std::string next_limit;  // what would stop it from being faster or larger
   std::vector<std::string> settings;  // changed_settings()
@@ -56,13 +59,12 @@ struct SearchResult {
   std::vector<int> ranks;  // numbers of ranks that were tried on processors; none: GPUs
   std::int64_t global_batch = 0, sequence = 0, parameters = 0;
   std::int64_t device_bytes = 0;  // of a GPU; of the machine whose processors they are, 0: not known
-  std::vector<FoundLayout> best;  // none a variation of another
+  std::vector<FoundLayout> best;  // tight ones last; none a variation of another that is as tight
   std::vector<FoundLayout> not_trainable;  // context parallel and hybrid sharded: scored by estimates
   std::string less_sure;                   // width_note() of the best
   std::size_t more_not_trainable = 0;      // slower ones, which are counted alone
-  std::optional<ErrorBand> band;           // of times; nothing: none is known
   Rejections rejections;
-  std::size_t layouts = 0, fitting = 0, timed = 0;
+  std::size_t layouts = 0, fitting = 0, timed = 0, tight = 0;  // tight ones are among the fitting
   int dry_runs = 0;
   // CPU time of one layout on average: of the `fitting` to bound it, of the `timed` to simulate it. All else is the same whenever
   // the same is searched.

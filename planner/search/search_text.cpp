@@ -30,6 +30,10 @@ std::string parts_text(const FoundLayout& found) {
   return text;
 }
 
+std::string room_of(const FoundLayout& found, const SearchResult& result) {
+  return room_text(static_cast<double>(found.needed_bytes), static_cast<double>(result.device_bytes), found.bytes_off);
+}
+
 // "81.8 GB of 84.9 GB, 3.1 GB free: tensors 79.0 GB (parameters 8.5, gradients 16.9), driver and communicators 2.8 GB": parts of
 // tensors that are seen, in the unit of the whole.
 std::string memory_text(const FoundLayout& found, const SearchResult& result) {
@@ -40,8 +44,7 @@ std::string memory_text(const FoundLayout& found, const SearchResult& result) {
     parts += fmt::format("{}{} {}", parts.empty() ? "" : ", ", to_string(use), unit.number(found.memory[use]));
   }
   const std::string tensors = fmt::format("tensors {} ({})", unit.text(found.memory.total()), parts);
-  const std::string all = bytes_text(found.needed_bytes) +
-                          room_text(static_cast<double>(found.needed_bytes), static_cast<double>(result.device_bytes));
+  const std::string all = bytes_text(found.needed_bytes) + room_of(found, result);
   if (result.on_processors())
     return fmt::format("    memory of the process: {}; of pipeline rank {}: {}\n", all, found.fullest, tensors);
   return fmt::format("    memory of pipeline rank {}: {}: {}, driver and communicators {}\n", found.fullest, all, tensors,
@@ -69,8 +72,11 @@ std::string variations_text(const FoundLayout& found) {
 std::string entry(std::size_t number, const FoundLayout& found, const SearchResult& result) {
   const std::string per_gpu =
       result.on_processors() ? "" : fmt::format(", {} per GPU", rounded_text(found.tokens_per_second / result.gpus));
-  return fmt::format("{:2}  {}{}\n    a step takes {}: {} tokens/s{}, MFU {} %\n", number, to_string(found.layout),
-                     found.trainable ? "" : "  (not trainable yet)", seconds_text(found.seconds),
+  const std::string band = found.band ? fmt::format(" ({} to {})", seconds_text(found.band->low * found.seconds),
+                                                    seconds_text(found.band->high * found.seconds))
+                                      : " (no band)";
+  return fmt::format("{:2}  {}{}\n    a step takes {}{}: {} tokens/s{}, MFU {} %\n", number, to_string(found.layout),
+                     found.trainable ? "" : "  (not trainable yet)", seconds_text(found.seconds), band,
                      rounded_text(found.tokens_per_second), per_gpu, percent_digits(found.mfu)) +
          variations_text(found) +
          (found.trainable ? fmt::format("    time of pipeline rank {} in %: {}\n", found.busiest, parts_text(found)) : "") +
@@ -82,8 +88,8 @@ std::string entry(std::size_t number, const FoundLayout& found, const SearchResu
 
 // "1 to 3 are equal within the error of predictions": who steps within the band of the fastest one's time may be faster.
 std::string equals_text(const SearchResult& result) {
-  if (!result.band || result.best.empty()) return "";
-  const double most = result.band->high * result.best.front().seconds;
+  if (result.best.empty() || !result.best.front().band) return "";
+  const double most = result.best.front().band->high * result.best.front().seconds;
   const auto beyond = std::ranges::find_if(result.best, [&](const FoundLayout& it) { return it.seconds > most; });
   const std::int64_t equal = beyond - result.best.begin();
   return equal < 2 ? "" : fmt::format("1 {} {} are equal within the error of predictions", equal == 2 ? "and" : "to", equal);
@@ -170,8 +176,10 @@ std::string to_text(const SearchResult& result) {
                                         bytes_text(result.device_bytes))) +
                      fmt::format("batch: {} sequences of {} tokens\n", result.global_batch, result.sequence) +
                      (result.held.empty() ? "" : fmt::format("held by --set: {}\n", fmt::join(result.held, ", "))) +
-                     fmt::format("{} looked at, {} fit, {} timed\n", counted(static_cast<std::int64_t>(result.layouts), "layout"),
-                                 result.fitting, result.timed) +
+                     fmt::format("{} looked at, {} fit{}, {} timed\n",
+                                 counted(static_cast<std::int64_t>(result.layouts), "layout"), result.fitting,
+                                 result.tight > 0 ? fmt::format(" ({} so tightly that they come last)", result.tight) : "",
+                                 result.timed) +
                      (result.on_processors() ? ""
                                              : fmt::format("CPU time of one layout: {:.3f} ms to bound it, {:.3f} ms to "
                                                            "simulate it\n",
@@ -237,8 +245,7 @@ Table layouts_table(const std::vector<FoundLayout>& layouts, std::size_t first, 
                           rounded_text(found.tokens_per_second),
                           result.on_processors() ? "-" : rounded_text(found.tokens_per_second / result.gpus),
                           percent_digits(found.mfu) + " %",
-                          bytes_text(found.needed_bytes) + room_text(static_cast<double>(found.needed_bytes),
-                                                                     static_cast<double>(result.device_bytes)),
+                          bytes_text(found.needed_bytes) + room_of(found, result),
                           found.next_limit});
   return table;
 }

@@ -62,6 +62,7 @@ void price(const PlanHardware& hardware, const PointConfig& point, StudyRow& row
   row.memory_bytes = plan.needed_bytes();
   row.memory_there = static_cast<std::int64_t>(hardware.device_bytes);
   row.fits = plan.fits;
+  row.tight = plan.is_tight(hardware);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <cctype>
 #include <cmath>
 #include <cstdint>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -91,20 +92,11 @@ std::string collectives(const StudyRow& row) {
                      counted(static_cast<std::int64_t>(std::round(each)), "collective"));
 }
 
-// A row is held against the first arm's with the same values; without arms the fastest of as many GPUs, of those that fit if
-// any do.
-const StudyRow* rival_of(const StudyResult& result, const StudyRow& slow) {
-  const StudyRow* fastest = nullptr;
-  for (const StudyRow& row : result.rows) {
-    if (!row.possible() || row.gpus != slow.gpus) continue;
-    if (result.spec.arms.size() > 1) {
-      if (row.point.arm == 0 && row.point.values == slow.point.values) return &row;
-      continue;
-    }
-    if (fastest == nullptr || std::pair(row.fits, row.tokens_per_gpu()) > std::pair(fastest->fits, fastest->tokens_per_gpu()))
-      fastest = &row;
-  }
-  return fastest;
+// A cause is told of rows that differ in one key, beside the number of GPUs; of others it would be several.
+bool differ_in_one(const StudySpec& spec, const StudyPoint& a, const StudyPoint& b) {
+  int keys = a.arm == b.arm ? 0 : 1;
+  for (std::size_t i = 0; i < spec.varied.size(); ++i) keys += !counts_ranks(spec.varied[i].key) && a.values[i] != b.values[i];
+  return keys == 1;
 }
 
 double ratio(const StudyRow& slow, const StudyRow& fast) { return fast.tokens_per_gpu() / slow.tokens_per_gpu(); }
@@ -204,6 +196,22 @@ void read_comparison(const std::string& path, StudyRow& row) {
   }
 }
 
+const StudyRow* fastest_of(const StudyResult& result, std::int64_t gpus) {
+  const StudyRow* fastest = nullptr;
+  const auto rank = [](const StudyRow& row) { return std::tuple(row.fits, !row.tight, row.tokens_per_gpu()); };
+  for (const StudyRow& row : result.rows)
+    if (row.possible() && row.gpus == gpus && (fastest == nullptr || rank(row) > rank(*fastest))) fastest = &row;
+  return fastest;
+}
+
+const StudyRow* reference_of(const StudyResult& result, const StudyRow& row) {
+  if (result.spec.arms.size() < 2) return fastest_of(result, row.gpus);
+  const auto found = std::ranges::find_if(result.rows, [&](const StudyRow& it) {
+    return it.possible() && it.gpus == row.gpus && it.point.arm == 0 && it.point.values == row.point.values;
+  });
+  return found == result.rows.end() ? nullptr : &*found;
+}
+
 void compare_rows(StudyResult& result) {
   std::vector<StudyRow>& rows = result.rows;
   for (StudyRow& row : rows) {
@@ -263,8 +271,9 @@ std::vector<std::string> causes_of(const StudyResult& result) {
     const StudyRow *slow = nullptr, *fast = nullptr;
     for (const StudyRow& row : rows) {
       if (!row.possible() || !same_line(result.spec, row.point, line.point)) continue;
-      const StudyRow* rival = rival_of(result, row);
-      if (rival != nullptr && (slow == nullptr || ratio(row, *rival) > ratio(*slow, *fast))) slow = &row, fast = rival;
+      const StudyRow* rival = reference_of(result, row);
+      if (rival != nullptr && differ_in_one(result.spec, row.point, rival->point) &&
+          (slow == nullptr || ratio(row, *rival) > ratio(*slow, *fast))) slow = &row, fast = rival;
     }
     if (slow != nullptr && ratio(*slow, *fast) > kAlike) causes.push_back(why_slower(result, *slow, *fast));
   }

@@ -42,6 +42,7 @@ struct StudyRow {
   std::int64_t optimizer_bytes = 0;  // on GPUs, of them its optimizer state: what offloading would take away
   std::int64_t memory_there = 0;  // of that GPU, or of this machine where the processors are its own; 0: not known
   bool fits = true;
+  bool tight = false;  // with less free than its memory may be off
   std::array<double, kNumAxes> bytes_sent{};  // of a step, by axis, of a rank on average
   double gathers = 0, reductions = 0;         // over dp, of a unit in a step on average
 
@@ -83,11 +84,18 @@ void read_comparison(const std::string& path, StudyRow& row);
 // be and fit. What does not fit has no efficiency: nobody can have it.
 void compare_rows(StudyResult& result);
 
+// The fastest row of so many GPUs: of those that fit if any do, of those among them that are not tight if any are not. nullptr:
+// none can be.
+const StudyRow* fastest_of(const StudyResult& result, std::int64_t gpus);
+
+// The row that another is held against: the first arm's with the same values, or without arms the fastest of as many GPUs.
+const StudyRow* reference_of(const StudyResult& result, const StudyRow& row);
+
 // Says what is held fixed, and what efficiency means, from the specification alone. `counted_as` as in StudyResult.
 std::vector<std::string> held_fixed(const StudySpec& spec, std::string_view counted_as);
 
-// Why rows differ by more than 5 %, a sentence for each line of rows that differ in gpus alone. Against the first arm, or without
-// arms the fastest row of as many GPUs: the part of the step that makes most of the difference, where it is largest; for gathers
+// Why rows differ by more than 5 %, a sentence for each line of rows that differ in gpus alone. Against reference_of(), where they
+// differ from it in one key: the part of the step that makes most of the difference, where it is largest; for gathers
 // and reductions the bytes and collectives behind it. Of growing numbers of GPUs: the part that grew most.
 std::vector<std::string> causes_of(const StudyResult& result);
 

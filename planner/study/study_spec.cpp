@@ -244,9 +244,10 @@ PointConfig config_of(const StudySpec& spec, const StudyPoint& point) {
   const std::int64_t gpus = point.gpus > 0 ? point.gpus : ranks_of(config.parallel);
   if (gpus > kMostGpus) throw ConfigError(fmt::format("parallel: {} ranks; at most {} are planned", gpus, kMostGpus));
   if (gpus % ranks != 0)
-    throw ConfigError(fmt::format("{} are not a multiple of the {} ranks of a replica (tp {} x pp {}{})",
+    throw ConfigError(fmt::format("{} are not a multiple of the {} ranks of a replica (tp {} x pp {}{}), as {}{} are",
                                   counted(gpus, "rank"), ranks, config.parallel.tensor, config.parallel.pipeline,
-                                  config.parallel.context > 1 ? fmt::format(" x cp {}", config.parallel.context) : ""));
+                                  config.parallel.context > 1 ? fmt::format(" x cp {}", config.parallel.context) : "",
+                                  gpus < ranks ? "" : fmt::format("{} or ", gpus / ranks * ranks), (gpus / ranks + 1) * ranks));
   const std::int64_t replicas = gpus / ranks;
   settings.push_back(fmt::format("parallel.data={}", replicas));
   if (spec.scaling == Scaling::kWeak) {

@@ -21,12 +21,17 @@ namespace {
 
 bool is_gpus(const StudySpec& spec, std::size_t key) { return spec.varied[key].key == kGpusKey; }
 
-std::string remark_of(const StudyRow& row) {
+std::string remark_of(const StudyResult& result, const StudyRow& row) {
   if (!row.possible()) return "cannot be: " + row.reason;
-  const std::string not_run = row.not_run.empty() ? "" : fmt::format("not run: {}", row.not_run);
-  if (row.measured && row.measured->worked) return disturbance_text(*row.measured);
-  if (row.fits) return not_run;
-  return not_run.empty() ? "does not fit" : fmt::format("does not fit; {}", not_run);
+  std::vector<std::string> remarks;
+  const auto is_rival = [&](const StudyRow& it) { return &it != &row && it.possible() && it.gpus == row.gpus; };
+  if (row.fits && &row == fastest_of(result, row.gpus) && std::ranges::any_of(result.rows, is_rival))
+    remarks.emplace_back("fastest");
+  if (!row.fits) remarks.emplace_back("does not fit");
+  if (row.tight) remarks.emplace_back("fits tightly");
+  if (row.measured && row.measured->worked) remarks.push_back(disturbance_text(*row.measured));
+  if (!row.not_run.empty()) remarks.push_back("not run: " + row.not_run);
+  return fmt::format("{}", fmt::join(remarks, "; "));
 }
 
 double bytes_of(const StudyRow& row) { return std::accumulate(row.bytes_sent.begin(), row.bytes_sent.end(), 0.0); }
@@ -125,15 +130,16 @@ Table table_of(const StudyResult& result) {
     const auto unit_of = [&](auto value) { return largest(value) < 1e8 ? std::pair("MB", 1e6) : std::pair("GB", 1e9); };
     const bool is_short = largest([](const StudyRow& row) { return row.seconds; }) < 0.1;
     const double of_second = is_short ? 1e3 : 1;
+    const std::string in_unit = is_short ? " ms" : " s";
     const auto sent = unit_of(bytes_of), held = unit_of([](const StudyRow& row) { return row.memory_bytes; });
     number("replicas", "{}", [](const StudyRow& row) { return row.replicas; });
     number("micro-batches", "{}", [](const StudyRow& row) { return row.micro_batches; });
     number("tokens/s", "{:.0f}", [](const StudyRow& row) { return row.tokens_per_second(); });
-    number("a " + result.counted_as, "{:.0f}", [](const StudyRow& row) { return row.tokens_per_gpu(); });
-    number(is_short ? "step ms" : "step s", "{:.4g}", [&](const StudyRow& row) { return of_second * row.seconds; });
+    number("tokens/s a " + result.counted_as, "{:.0f}", [](const StudyRow& row) { return row.tokens_per_gpu(); });
+    number("step" + in_unit, "{:.4g}", [&](const StudyRow& row) { return of_second * row.seconds; });
     if (any([](const StudyRow& row) { return row.measured.has_value(); })) {
       const auto seconds = [](const StudyRow& row) { return row.measured ? row.measured->seconds : 0; };
-      number("measured", "{:.4g}", [&](const StudyRow& row) { return of_second * seconds(row); }, "");
+      number("measured" + in_unit, "{:.4g}", [&](const StudyRow& row) { return of_second * seconds(row); }, "");
       number("of predicted", "{:.2f}", [&](const StudyRow& row) { return seconds(row) / row.seconds; }, "");
     }
     for (std::size_t part = 0; part < kNumTimeParts; ++part) {
@@ -141,7 +147,7 @@ Table table_of(const StudyResult& result) {
         return [=](const StudyRow& row) { return row.parts.seconds[part] > share * row.seconds; };
       };
       if (any(above(5e-4)))  // rounding of other parts is none of this one
-        number(std::string(to_string(static_cast<TimePart>(part))), "{:.3g}",
+        number(std::string(to_string(static_cast<TimePart>(part))) + in_unit, "{:.3g}",
                [&](const StudyRow& row) { return above(1e-9)(row) ? of_second * row.parts.seconds[part] : 0; });
     }
     if (any([](const StudyRow& row) { return row.mfu > 0; }))
@@ -149,13 +155,17 @@ Table table_of(const StudyResult& result) {
     if (any([](const StudyRow& row) { return bytes_of(row) > 0; }))
       number(fmt::format("{} sent", sent.first), "{:.4g}", [&](const StudyRow& row) { return bytes_of(row) / sent.second; });
     number(fmt::format("{} held", held.first), "{:.4g}", [&](const StudyRow& row) { return row.memory_bytes / held.second; });
-    number(held.second == 1e9 ? "of" : "of GB", "{:.4g}", [](const StudyRow& row) { return gigabytes(row.memory_there); }, "?");
+    number("of GB", "{:.4g}", [](const StudyRow& row) { return gigabytes(row.memory_there); }, "?");
     if (any([](const StudyRow& row) { return row.efficiency > 0; }))
       number("efficiency", "{:.3f}", [](const StudyRow& row) { return row.efficiency; }, "-");
-    if (any([](const StudyRow& row) { return row.of_first != 1; }))
-      number("of first", "{:.3f}", [](const StudyRow& row) { return row.of_first; });
+    const auto of_reference = [&](const StudyRow& row) {
+      const StudyRow* const reference = reference_of(result, row);
+      return reference == nullptr ? 0 : row.tokens_per_gpu() / reference->tokens_per_gpu();
+    };
+    if (any([&](const StudyRow& row) { return of_reference(row) != 1; }))
+      number(spec.arms.size() > 1 ? "of first" : "of fastest", "{:.3f}", of_reference, "-");
   }
-  add(Rows::kAll, {"", true}, remark_of);
+  add(Rows::kAll, {"", true}, [&](const StudyRow& row) { return remark_of(result, row); });
   return table;
 }
 

@@ -70,12 +70,50 @@ TEST(PlanOnACluster, SaysWhatADeviceHas) {
                              " GB left for tensors\n"});
 }
 
+// The band is that of published runs of the plan's kind. On 1,536 GPUs nobody's gathered parameters in a run that was compared.
+TEST(PlanOnACluster, TheBandIsThatOfRunsOfItsKind) {
+  const std::vector<std::string> sharded{"--cluster", "a100_sxm_hdr", "--set", "parallel=1536DP x 1PP x 1TP", "--set",
+                                         "parallel.zero=zero3", "--set", "parallel.layers=null", "--set",
+                                         "parallel.sequence_parallel=false", "--set", "batch.micro=1"};
+  const std::string large = succeeded(plan(sharded, "gpt3_175b_tp8_pp8.json")).out;
+  expect_parts(large, {" s (no band): ", "no band of times: the published runs that predictions were compared with and that gather "
+                       "parameters and split no model (72) had at most 512 GPUs, this one has 1,536\n"});
+  expect_parts(succeeded(plan({"--cluster", "a100_sxm_hdr", "--set", "parallel.zero=zero3"})).out,
+               {"no band of times: ", "over tensor or pipeline ranks, this one does both\n"});
+  expect_parts(succeeded(plan({"--cluster", "h100_sxm_ndr", "--gpus", "64", "--set", "parallel.zero=zero3"}, "olmo_1b.json")).out,
+               {"of 33 published 16-bit runs on this GPU that gather parameters and split no model, at most 512 GPUs each, "});
+}
+
+// One that fits with less free than predictions of memory are off.
+TEST(PlanOnACluster, SaysThatLittleIsFree) {
+  const TemporaryFolder folder;
+  const auto verdict = [&](const char* gigabytes) {
+    write_file(folder / "c.json", std::string(R"({"name": "c", "hardware": "h100_sxm", "gpus_per_node": {"value": 8, "source": "t"},
+                                                  "device_gb": {"source": "t", "value": )") + gigabytes + "}}");
+    return first_lines(succeeded(plan({"--cluster", folder / "c.json"}, "gpt3_175b_tp8_pp8.json")).out, 1).front();
+  };
+  expect_parts(verdict("31.5"), {"it fits: ", " 0.2 GB free, less than the 0.5 GB by which predictions may be off"});
+  EXPECT_TRUE(verdict("32").ends_with(" 0.7 GB free")) << verdict("32");
+}
+
+// Columns of some stages are said to be some.
+TEST(PlanOnACluster, SaysThatStagesAreLeftOut) {
+  const auto text = [](const char* layout) {
+    return succeeded(plan({"--cluster", "h100_sxm_ndr", "--set", std::string("parallel=") + layout, "--set",
+                           "parallel.layers=null"}, "gpt3_175b_tp8_pp8.json")).out;
+  };
+  expect_parts(text("8DP x 16PP x 8TP"), {", by pipeline stage (8 of 16; --csv has all); * is the most loaded:\n"});
+  expect_parts(text("16DP x 8PP x 8TP"), {", by pipeline stage; * is the most loaded:\n"});
+}
+
 TEST(PlanOnACluster, CountsSteps) {
   // 16 sequences of 256 tokens are one step, a token more is two.
   const ProgramOutcome one = plan({"--cluster", "h100_sxm_ndr", "--tokens", "4096"});
   expect_parts(one.out, {" tokens take 1 step, "});
   const ProgramOutcome two = plan({"--cluster", "h100_sxm_ndr", "--tokens", "4097"});
   expect_parts(two.out, {" tokens take 2 steps, "});
+  const auto of_tokens = [](const char* count) { return succeeded(plan({"--cluster", "h100_sxm_ndr", "--tokens", count})).out; };
+  EXPECT_EQ(of_tokens("1.5b"), of_tokens("1.5e9"));
 }
 
 TEST(PlanOnACluster, JsonAddsUp) {

@@ -128,10 +128,24 @@ TEST(PlanOfALargeJob, IsReadAsATable) {
        {"layout: 2DP x 4PP x 4TP = 32 ranks, 1f1b, sequence parallel, 4 micro-batches of 2 x 256 tokens",
         "\nstage parameters gradients optimizer activations workspace communication  all\n"
         "    0        5.5      10.9      16.4         6.4       2.1           5.1 46.4\n",
-        "\nstage 1 (first rank 8): blocks 2-3; most of it for activations of stage 1",
+        "\nMB of one rank's tensors (trident plan cluster adds what a GPU holds besides):\n",
+        "\nstage 1 (first rank 8): blocks 2-3\n", "\nthe fullest, stage 3: most of it for ",
         "\nsent in a step by all ranks: tp 401.510 MB, ",
         "\nby a rank, on average: tp 12.547 MB, "})
     EXPECT_NE(planned.out.find(part), std::string::npos) << part << " in\n" << planned.out;
+}
+
+// Replicas that nobody counted are one, which is said with the flag that counts them; gigabytes are told as such.
+TEST(PlanOfALargeJob, SaysThatAutoIsOneReplica) {
+  const auto plan = [](const std::vector<std::string>& command) {
+    return succeeded(run_program(plus(command, {"--config", TRIDENT_SOURCE_DIR "/configs/gpt3_175b_tp8_pp8.json", "--set",
+                                                "parallel.data=auto"}))).out;
+  };
+  const std::string said = "\nparallel.data is auto and is planned as 1, with 64 ";
+  expect_parts(plan({"plan"}), {said + "ranks; --ranks N plans it for N ranks\n", "\nGB of one rank's tensors ("});
+  expect_parts(plan({"plan", "cluster", "h100_sxm_ndr"}), {said + "GPUs; --gpus N plans it for N\n"});
+  EXPECT_EQ(plan({"plan", "--ranks", "128"}).find(said), std::string::npos);
+  EXPECT_EQ(plan({"plan", "cluster", "h100_sxm_ndr", "--gpus", "128"}).find(said), std::string::npos);
 }
 
 // How many steps an epoch is, nobody knows; what a step takes does not go by it.

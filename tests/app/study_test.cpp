@@ -256,10 +256,12 @@ TEST(Study, WithoutAPointThatCanBeIsRefusedWithItsReasons) {
   for (const std::string form : {"", "--json", "--csv"}) {
     std::vector<std::string> words{"--vary", "gpus=3|5"};
     if (!form.empty()) words.push_back(form);
-    refused(words, {"no point of the study can be: 3 ranks are not a multiple of the 64 ranks of a replica (tp 8 x pp 8); 5 "});
+    refused(words, {"no point of the study can be: 3 ranks are not a multiple of the 64 ranks of a replica (tp 8 x pp 8), as 64 "
+                    "are; 5 "});
   }
   refused({"--vary", "gpus=3|5|7|9|11"},
-          {"; 7 ranks are not a multiple of the 64 ranks of a replica (tp 8 x pp 8) (2 more reasons); vary other values"});
+          {"; 7 ranks are not a multiple of the 64 ranks of a replica (tp 8 x pp 8), as 64 are (2 more reasons); vary other "
+           "values"});
   // Each degree alone is allowed; their product is no number of ranks, and none of 32 bits.
   refused({"--vary", "tp=65536", "--set", "parallel.pipeline=65536", "--set", "parallel.layers=null", "--set",
            "parallel.sequence_parallel=false"},
@@ -298,7 +300,8 @@ TEST(Study, ClustersMayBeOfProcessors) {
   varied.insert(varied.begin(), "study");
   varied.insert(varied.end(), {"--svg", folder / "a.svg", "--html", folder / "a.html"});
   const ProgramOutcome text = succeeded(run_program(varied));
-  expect_parts(text.out, {"\nranks  replicas  micro-batches  tokens/s  a rank  "});
+  expect_parts(text.out, {"\nranks  replicas  micro-batches  tokens/s  tokens/s a rank  step ms  compute ms  ",
+                          "  GB held  of GB"});
   for (const std::string& said : {text.out, read_file(folder / "a.svg"), read_file(folder / "a.html")})
     EXPECT_EQ(said.find("GPU"), std::string::npos) << said.substr(said.find("GPU") - 100, 200);
 }

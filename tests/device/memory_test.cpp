@@ -109,6 +109,10 @@ TEST(Arena, NamesItsLargestEntries) {
   plan.book("logits", MemoryUse::kActivations, 7'500'000);
   for (const char* name : {"a", "b", "c"}) plan.book(name, MemoryUse::kParameters, 3'000'000);
   EXPECT_EQ(largest_entries(plan), "most of it for logits 7.5 MB, a 3.0 MB, b 3.0 MB, c 3.0 MB");
+  for (int unit = 1; unit <= 12; ++unit) plan.book(fmt::format("unit {} gradients", unit), MemoryUse::kGradients, 7'500'000);
+  plan.book("unit 13 gradients", MemoryUse::kGradients, 5'000'000);
+  EXPECT_EQ(largest_entries(plan),
+            "most of it for logits 7.5 MB, unit 1 gradients 7.5 MB and 11 like it, unit 13 gradients 5.0 MB, a 3.0 MB");
 }
 
 TEST(ScratchPlan, ReleasesLastInFirstOutAndKeepsTheHighWaterMark) {

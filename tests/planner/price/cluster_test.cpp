@@ -127,12 +127,13 @@ TEST_F(ClusterFiles, BadOnesAreRefused) {
             "c.json.network.gbps: is not a key of this object; remove it");
   EXPECT_TRUE(refusal(R"({"name": "C", "hardware": "h100_sxn", )" + nodes_ + "}")
                   .starts_with("c.json.hardware = \"h100_sxn\": there is no such one; write the path of a "
-                               "file, or one of h100_sxm, "));
+                               "file, or one of a100_sxm_40gb, "));
 }
 
 TEST_F(ClusterFiles, UnknownNamesListThoseThatThereAre) {
   const std::string what = error_of<ConfigError>([&] { find_cluster(book(), "h200"); });
-  expect_parts(what, {"cluster = \"h200\": there is no such one; ", " one of h200_sxm_ndr, ", "; did you mean \"h200_sxm_ndr\"?"});
+  expect_parts(what, {"cluster = \"h200\": there is no such one; ", " one of cpu, a100_sxm_40gb_hdr, ",
+                      "; did you mean \"h200_sxm_ndr\"?"});
   for (const Cluster& cluster : book().clusters) expect_parts(what, {cluster.file});
   EXPECT_THROW(find_cluster(book(), folder_ / "none.json"), ConfigError);
   // A book that a user made has its own, or none.

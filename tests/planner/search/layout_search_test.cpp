@@ -64,12 +64,14 @@ TEST(LayoutSearch, FindsWhatTryingAllFinds) {
     const bool gathers = std::ranges::any_of(costs.memory(layout), [](const ArenaMemory& rank) { return rank.gathers_on_use; });
     if (layout.zero == ZeroPreset::kZero3 && !gathers) continue;
     const double seconds = price_step(costs.step(layout), prices).seconds;
-    const auto same = [&](const TimedLayout& other) { return are_variations(other.layout, layout); };
+    const auto tensors = static_cast<double>(costs.worst_memory(layout).memory.total());
+    const bool tight = 1.02 * tensors > static_cast<double>(usable_bytes(request.cluster.gpu, model, layout));
+    const auto same = [&](const TimedLayout& other) { return other.tight == tight && are_variations(other.layout, layout); };
     const auto other = std::find_if(tried.begin(), tried.end(), same);
-    if (other == tried.end()) tried.push_back({layout, seconds});
-    else if (seconds < other->seconds) *other = {layout, seconds};
+    if (other == tried.end()) tried.push_back({layout, seconds, tight});
+    else if (seconds < other->seconds) *other = {layout, seconds, tight};
   }
-  std::sort(tried.begin(), tried.end(), [](const TimedLayout& a, const TimedLayout& b) { return a.seconds < b.seconds; });
+  std::ranges::sort(tried, {}, &TimedLayout::rank);
   for (std::size_t i = 0; i < result.best.size(); ++i) {
     EXPECT_NEAR(result.best[i].seconds, tried[i].seconds, 1e-12 * tried[i].seconds) << to_string(result.best[i].layout);
     EXPECT_NEAR(result.best[i].parts.total(), result.best[i].seconds, 1e-9 * tried[i].seconds);
@@ -110,6 +112,30 @@ TEST(LayoutSearch, PrunesOnlyWhatCannotBeAmongTheBest) {
     for (std::size_t i = 0; i < 100; ++i) EXPECT_EQ(ranked.best[i].seconds, sorted[i]);
     EXPECT_LT(ranked.timed, candidates.size());
   }
+}
+
+// A layout that fits with less free than its memory may be off is behind slower ones, is marked, and is there where no other is.
+TEST(LayoutSearch, TightLayoutsComeLast) {
+  const TrainConfig config = config_of(gpt2_json(36, 4096, 32), 64, 1024);
+  SearchRequest request = request_of(config, "a100_sxm_hdr", 16);
+  request.keep = 1;
+  const SearchResult roomy = search_layouts(request);
+  const FoundLayout& first = roomy.best.front();
+  EXPECT_FALSE(first.tight);
+  EXPECT_EQ(to_text(roomy).find("may be off"), std::string::npos);
+  request.cluster.gpu.device_bytes = static_cast<double>(first.needed_bytes) + 0.01 * static_cast<double>(first.memory.total());
+  const SearchResult behind = search_layouts(request);
+  EXPECT_FALSE(behind.best.front().tight);
+  EXPECT_GT(behind.best.front().seconds, first.seconds);
+  EXPECT_GT(behind.tight, 0u);
+  request.keep = 1000;
+  request.ranked = 10000;
+  const SearchResult all = search_layouts(request);
+  const auto marked = std::ranges::find_if(all.best, [&](const FoundLayout& it) { return it.layout == first.layout; });
+  ASSERT_NE(marked, all.best.end());
+  EXPECT_TRUE(marked->tight);
+  EXPECT_TRUE(std::ranges::is_sorted(all.best, {}, &FoundLayout::tight));
+  expect_parts(to_text(all), {" free, less than the ", " by which predictions may be off"});
 }
 
 TEST(LayoutSearch, TheBestIsAConfigurationThatTrainingTakes) {

@@ -206,6 +206,27 @@ TEST(StudyCauses, CommunicationIsTracedToBytesAndCollectives) {
   EXPECT_DOUBLE_EQ(result.rows[1].of_first, 0.2);
 }
 
+// Rows that differ in several keys have several causes: a sentence each where they differ from the fastest that fits in one.
+TEST(StudyCauses, AreOfOneKeyAgainstTheFastestThatFits) {
+  StudyResult result;
+  result.spec.varied = {parse_varied("zero=zero1|zero3"), parse_varied("recompute=none|full")};
+  result.spec.gpus = 8;
+  const double seconds[] = {2, 8, 4, 10};  // zero1 none, zero1 full, zero3 none, zero3 full
+  for (const StudyPoint& point : points_of(result.spec))
+    result.rows.push_back(row(point, seconds[result.rows.size()], TimePart::kData));
+  result.rows[0].fits = false;
+  compare_rows(result);
+  const std::vector<std::string> causes = causes_of(result);
+  ASSERT_EQ(causes.size(), 1u);  // zero1, full differs in both
+  says(causes, 0, {"zero3, full takes 2.50 times as long a token as zero3, none"});
+  const std::string text = to_text(result);
+  expect_parts(text, {"  of fastest\n", "tokens/s a GPU  step s  compute s  dp s", " of GB ", " 2.000  does not fit\n",
+                      " 1.000  fastest\n", " 0.400\n"});
+  result.rows[2].tight = true;  // it is held against one that leaves room
+  expect_parts(to_text(result), {" 1.000  fastest\n", " 2.000  fits tightly\n"});
+  EXPECT_EQ(fastest_of(result, 8), &result.rows[1]);
+}
+
 // 4.5 s more of a step that is 2 s longer: the rest took less.
 TEST(StudyCauses, APartMayGrowByMoreThanTheStep) {
   StudyResult result;
