@@ -197,6 +197,8 @@ void ckpt_ls(const std::string& path, const CommandContext& context) {
         valid.emplace(entry.name, row_of_valid(folder, entry, manifest));
       });
   if (entries.empty()) refuse_other_folder(folder);
+  if (entries.empty() && is_there(folder + "/" + std::string(kManifestName)))
+    throw DataError(fmt::format("{}: is one checkpoint; trident ckpt show prints it, and ls lists the folder above it", folder));
   if (entries.empty())
     throw DataError(fmt::format("{}: has no checkpoints; name the folder that checkpoint.dir names, or that of a run", folder));
   Table table{"", {{"step", true}, {"size"}, {"age"}, {"health", true}, {"content", true}}};

@@ -1,8 +1,8 @@
 // manifest.json: what a checkpoint consists of, and the state of training beside its tensors. A folder with a valid manifest is a
 // checkpoint; nothing else is.
 //
-// One JSON object, its last member "hash": the XXH3-128 of all bytes of the file before `,"hash"`. docs/checkpoints.md describes
-// every member.
+// One JSON object, its last member "hash": the XXH3-128 of all bytes of the file before `,"hash"`.
+// docs/design/checkpoint-format.md describes every member.
 #pragma once
 
 #include <cstddef>

@@ -69,7 +69,10 @@ TEST_F(CkptCommand, LsNamesStepsAndTheirHealth) {
   expect_parts(rows[3], {"200 ", "damaged", "w-00001-0.safetensors: has 99 bytes, the manifest says "});
   expect_parts(rows[4], {"300 ", "2 bytes", "damaged", "does not end with its hash"});
   expect_parts(rows[5], {"00000400.tmp-ab12", "1.5 KB", " - ", "incomplete", "has no manifest"});
-  const Outcome none = run({"ls", folder_ / "step-00000100"});
+  const Outcome one = run({"ls", folder_ / "step-00000100"});
+  EXPECT_EQ(one.code, 65);
+  expect_parts(one.err, {"step-00000100: is one checkpoint", "ckpt show"});
+  const Outcome none = run({"ls", folder_ / "step-00000100/weights"});
   EXPECT_EQ(none.code, 65);
   expect_parts(none.err, {"has no checkpoints", "checkpoint.dir"});
 }

@@ -104,8 +104,8 @@ void expect_names_elements(const ShardBox& box, const std::vector<test::NamedEle
   }
 }
 
-// Checkpoints have it, so that it is the same for ever. The number is that of the formula in docs/checkpoints.md, reckoned in
-// Python.
+// Checkpoints have it, so that it is the same for ever. The number is that of the formula in docs/design/checkpoint-format.md,
+// reckoned in Python.
 TEST(ContentHash, IsThatOfTheFormat) {
   const std::vector<float> values{0.5f, -3.0f, 0.0f, 7.25f};
   EXPECT_EQ(content_hash(whole({2, 2}), {2, 2}, 0, std::as_bytes(std::span(values)), DType::kF32), 0x30b7329c57e7f8dbu);
