@@ -350,8 +350,25 @@ TEST_F(FineTuning, GoesFromConversationsToAMergedFolder) {
   EXPECT_LT(weight_bytes(manifest), 0.25 * weight_bytes(whole));
   EXPECT_GT(std::abs(base - merged), 1e-3);
   write_file(place_ / "ask.json", R"([{"role": "user", "content": "And God "}])");
-  EXPECT_NE(said({"generate", "--hf", place_ / "merged", "--messages", place_ / "ask.json", "--max-new-tokens", "16", "--greedy"}),
-            "");
+  const std::vector<std::string> ask{"--messages", place_ / "ask.json", "--max-new-tokens", "16", "--greedy"};
+  const std::vector<std::string> by_merged = plus({"generate", "--hf", place_ / "merged"}, ask);
+  const std::vector<std::string> by_run = plus({"generate", "--ckpt", place_ / "lora"}, ask);
+  EXPECT_NE(said(by_merged), "");
+
+  // To the model, ids of a tokenizer that took the place of its own mean other texts.
+  write_tokenizer("base", {"<|pad|>"});
+  const std::string name = place_ / "base";
+  const std::vector<std::string> other{"the model learned ids of the tokenizer fnv1a64:", "--tokenizer " + name,
+                                       "put the files of that one back"};
+  const std::vector<std::string> data{"--data", place_ / "chats"};
+  expect_one_line(run_program(by_run), 65, other);
+  expect_one_line(run_program(plus({"eval", "--ckpt", place_ / "lora"}, data)), 65, other);
+  expect_one_line(run_program(plus({"eval", "--hf", name}, data)), 65,
+                  {"chats.trident.json: was made by tokenizer", "the one in use is tokenizer",
+                   "put the one that made the data back, which " + name + " no longer is"});
+  expect_parts(said({"convert", "--from", "ckpt", place_ / "lora", "--to", "hf", place_ / "with_other"}), {"warning: ", other[0]});
+  for (const std::vector<std::string>& by : {by_merged, by_run})
+    expect_parts(succeeded(run_program(plus(by, {"--tokenizer", name}))).err, {"warning: ", "to which they mean other texts"});
 }
 
 }  // namespace

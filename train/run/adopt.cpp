@@ -212,14 +212,6 @@ JsonValue column_of(const JsonValue& fingerprint, std::string_view key) {
   return values;
 }
 
-// All training data have one, as far as their records say.
-std::string tokenizer_of(const JsonValue& fingerprint) {
-  const JsonValue names = column_of(fingerprint, "tokenizer");
-  for (const JsonValue& name : names.items())
-    if (name.is_string() && !name.as_string().empty()) return name.as_string();
-  return "";
-}
-
 // Keys that values do not depend on, or that later training may change.
 ModelConfig architecture_of(ModelConfig model) {
   model.residual_dropout = model.embedding_dropout = 0;
@@ -327,9 +319,17 @@ JsonValue data_fingerprint(const std::vector<DataFacts>& training) {
   return items;
 }
 
+// All training data have one, as far as their records say.
+std::string tokenizer_of_data(const JsonValue& fingerprint) {
+  const JsonValue names = column_of(fingerprint, "tokenizer");
+  for (const JsonValue& name : names.items())
+    if (name.is_string() && !name.as_string().empty()) return name.as_string();
+  return "";
+}
+
 void check_resumed_data(const TrainConfig& config, const std::vector<DataFacts>& training, const Resume& resume) {
   const JsonValue now = data_fingerprint(training), &then = resume.manifest.data;
-  const std::string tokenizer = tokenizer_of(now), earlier = tokenizer_of(then);
+  const std::string tokenizer = tokenizer_of_data(now), earlier = tokenizer_of_data(then);
   // Other data may be meant, and other tokens are not: to the weights ids mean texts.
   if (!tokenizer.empty() && !earlier.empty() && tokenizer != earlier && !allows(config, "data.tokenizer"))
     throw ConfigError(

@@ -15,6 +15,7 @@
 #include "data/dataset_files.h"
 #include "data/dataset_record.h"
 #include "train/config/stored_config.h"
+#include "train/run/adopt.h"
 #include "train/run/resume.h"
 
 namespace trident {
@@ -72,17 +73,17 @@ std::string place_of_tokenizer(const std::string& configured, const WeightsSourc
 
 bool has_record(const std::string& prefix) { return is_there(record_path(prefix)); }
 
-// The record beside a checkpoint's data says how their tokenizer is named. Nothing where there is none.
-std::optional<Error> tokenizer_of_data(const WeightsSource& source) {
-  if (source.hf != nullptr || source.folder.empty()) return std::nullopt;
+// The record beside a checkpoint's data says how their tokenizer is named. "" where there is none.
+std::string made_by(const WeightsSource& source) {
+  if (source.hf != nullptr || source.folder.empty()) return "";
   const std::vector<WeightedPath> data = config_of(source).config.data.train;
-  if (data.empty()) return std::nullopt;
+  if (data.empty()) return "";
   try {
-    if (const auto made_by = origin_in_record(place_of(data.front().path, source, has_record)).tokenizer)
-      return Error(ExitCode::kConfig, fmt::format("its data were made with --tokenizer {}", for_shell(made_by->name)));
+    if (const auto tokenizer = origin_in_record(place_of(data.front().path, source, has_record)).tokenizer)
+      return fmt::format("its data were made with --tokenizer {}", for_shell(tokenizer->name));
   } catch (const Error&) {  // a damaged record says nothing
   }
-  return std::nullopt;
+  return "";
 }
 
 bool has_tokenizer_files(const std::string& folder) {
@@ -147,18 +148,44 @@ std::vector<std::int32_t> ends_of_model(const WeightsSource& source) {
   return ends;
 }
 
-ModelTokenizer find_tokenizer(const std::optional<std::string>& named, const std::optional<std::string>& configured,
-                              const WeightsSource& source, std::string_view key) {
-  if (named) return {load_tokenizer(*named, "--tokenizer")};
-  if (configured) return {load_tokenizer(place_of_tokenizer(*configured, source), "data.tokenizer")};
+namespace {
+
+ModelTokenizer tokenizer_among_files(const WeightsSource& source, std::string_view key) {
   std::optional<std::string> folder = added_tokenizer_of(source);
   if (!folder) folder = hf_files_of(source);
-  if (!folder || !has_tokenizer_files(*folder)) return {nullptr, tokenizer_of_data(source)};
+  if (!folder || !has_tokenizer_files(*folder)) {
+    const std::string name = made_by(source);
+    return {nullptr, name.empty() ? std::nullopt : std::optional(Error(ExitCode::kConfig, name))};
+  }
   try {
     return {load_tokenizer(*folder, key)};
   } catch (const Error& error) {
     return {nullptr, error};
   }
+}
+
+// A checkpoint says which tokenizer made its data; a model's own files are looked at where they are not `used` themselves.
+std::optional<Error> why_other(const Tokenizer& used, bool is_named, const WeightsSource& source) {
+  std::string learned = tokenizer_of_data(source.manifest.data);
+  if (learned.empty() && is_named)
+    if (const auto own = tokenizer_among_files(source, "").tokenizer) learned = own->fingerprint();
+  if (learned.empty() || learned == used.fingerprint()) return std::nullopt;
+  const std::string name = made_by(source);
+  return DataError(fmt::format("{}: the model learned ids of the tokenizer {}{}, and {} is {} now, to which they mean other texts; "
+                               "put the files of that one back, or name a folder that has them in --tokenizer",
+                               source.folder, learned, name.empty() ? "" : fmt::format(" ({})", name), in_quotes(used.name()),
+                               used.fingerprint()));
+}
+
+}  // namespace
+
+ModelTokenizer find_tokenizer(const std::optional<std::string>& named, const std::optional<std::string>& configured,
+                              const WeightsSource& source, std::string_view key) {
+  ModelTokenizer found = named        ? ModelTokenizer{load_tokenizer(*named, "--tokenizer")}
+                         : configured ? ModelTokenizer{load_tokenizer(place_of_tokenizer(*configured, source), "data.tokenizer")}
+                                      : tokenizer_among_files(source, key);
+  if (found.tokenizer != nullptr) found.other = why_other(*found.tokenizer, named.has_value(), source);
+  return found;
 }
 
 DocumentRules document_rules(const DataConfig& data, std::int64_t vocab_size, const Tokenizer* tokenizer) {
