@@ -280,6 +280,13 @@ TEST_F(FineTuning, DataOfAnotherTokenizerAreWarnedOfAndRefusedLater) {
   };
   expect_one_line(with_text("data.train"), 64, {"data.train: tokenizer ", "ids mean other texts", "list \"data.tokenizer\""});
   succeeded(with_text(R"(["data.train","data.tokenizer"])"));
+  // Nor with other files, of another name or of the same one.
+  expect_one_line(with_text("data.tokenizer"), 64,
+                  {"data.train: other data than the checkpoint ", "; name those, list \"data.train\""});
+  said({"data", "prepare", "--input", TRIDENT_SOURCE_DIR "/data/excerpt/valid.txt", "--tokenizer", place_ / "base", "--output",
+        place_ / "text", "--separator-line", "", "--overwrite"});
+  expect_one_line(with_text("data.tokenizer"), 64,
+                  {"data.train: the files are others by now than those the checkpoint ", "; put the earlier ones back, list "});
 }
 
 TEST_F(FineTuning, GoesFromConversationsToAMergedFolder) {

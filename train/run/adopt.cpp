@@ -93,12 +93,14 @@ void add_boundaries(JsonValue& out, const DataConfig& data, const DataConfig& ot
   out.set("data.eod", eod);
 }
 
+constexpr std::string_view kBeginAnew =
+    "begin anew: --set run.overwrite=true sets aside what is there, another run.dir leaves it";
+
 // `allowed`: the name in checkpoint.allow that consents.
 [[noreturn]] void refuse(const Difference& difference, std::string_view allowed, const Resume& resume) {
   throw ConfigError(
-      fmt::format("{} = {}: the checkpoint {} was trained with {}; give that value, list {} in checkpoint.allow, or "
-                  "begin anew: --set run.overwrite=true sets aside what is there, another run.dir leaves it",
-                  difference.path, difference.a, resume.folder, difference.b, in_quotes(allowed)));
+      fmt::format("{} = {}: the checkpoint {} was trained with {}; give that value, list {} in checkpoint.allow, or {}",
+                  difference.path, difference.a, resume.folder, difference.b, in_quotes(allowed), kBeginAnew));
 }
 
 [[noreturn]] void refuse_adapters(const Difference& difference, bool had_adapters, const Resume& resume) {
@@ -339,8 +341,15 @@ void check_resumed_data(const TrainConfig& config, const std::vector<DataFacts>&
   if (allows(config, "data.train")) return;
   for (const char* const key : {"sizes", "content"}) {
     if (key == std::string_view("sizes") && allows(config, "data.split")) continue;
-    if (const auto difference = first_difference(column_of(now, key), column_of(then, key), "data.train"))
-      refuse({"data.train", difference->a, difference->b}, "data.train", resume);
+    const auto difference = first_difference(column_of(now, key), column_of(then, key), "data.train");
+    if (!difference) continue;
+    const auto path = [](const WeightedPath& source) { return source.path; };
+    const bool is_same = std::ranges::equal(config.data.train, config_of(resume).config.data.train, {}, path, path);
+    throw ConfigError(
+        fmt::format("data.train: {} the checkpoint {} was trained with: {}, and then {}; {}, list \"data.train\" in "
+                    "checkpoint.allow to go on with these, or {}",
+                    is_same ? "the files are others by now than those" : "other data than", resume.folder, difference->a,
+                    difference->b, is_same ? "put the earlier ones back" : "name those", kBeginAnew));
   }
 }
 
