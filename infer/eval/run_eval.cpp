@@ -63,8 +63,9 @@ struct EvalWork {
   std::int64_t vocab_size = 0, sequence = 0;  // tokens of a window
 };
 
-void add_set(EvalWork& work, const NamedPrefix& set, const EvalOptions& options, bool packed) {
-  const auto& held = work.datasets.emplace_back(std::make_shared<const IndexedDataset>(set.prefix));
+void add_set(EvalWork& work, const NamedPrefix& set, const EvalOptions& options, bool packed, const Tokenizer* tokenizer) {
+  const PrepareHint hint{tokenizer == nullptr ? "" : tokenizer->name(), packed ? work.sequence : 0};
+  const auto& held = work.datasets.emplace_back(std::make_shared<const IndexedDataset>(set.prefix, ::pread, hint));
   const IndexedDataset& dataset = *held;
   const std::size_t before = work.texts.size();
   if (packed) {
@@ -117,7 +118,7 @@ EvalWork make_work(const EvalOptions& options, const DataConfig& data, const Mod
   }
   std::vector<std::string> prefixes;
   for (const NamedPrefix& set : options.sets) {
-    add_set(work, set, options, data.is_packed());
+    add_set(work, set, options, data.is_packed(), tokenizer);
     prefixes.push_back(set.prefix);
   }
   const TextRule rule{.around = options.no_special ? Around::kLeftOut : Around::kAdded};

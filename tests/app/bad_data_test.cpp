@@ -62,6 +62,15 @@ TEST_F(BadData, ATextInThePlaceOfTokensGetsTheLineThatPreparesIt) {
   refuse({"data.train=" + (place_ / "my text.txt")},
          {"is text: make token files of it: ", prepare("my text.txt", "--separator-line '' ", "my text")});
   refuse({"data.train=" + (place_ / "a.jsonl.gz")}, {prepare("a.jsonl.gz", "", "a")});
+  write_file(place_ / "chats.jsonl", R"({"messages": [{"role": "user", "content": "a"}]})" "\n");
+  const std::string chats = for_shell(place_ / "chats"), input = "chats.jsonl has conversations: make token files of them: ";
+  refuse({"data.train=" + (place_ / "chats.jsonl"), "data.samples=packed", "batch.sequence=64"},
+         {input, fmt::format("trident data prepare --chat --input {0}.jsonl --tokenizer gpt2 --output {0}, pack them: trident data "
+                             "pack {0} --sequence 64 --output {0}-packed, and give {1}-packed",
+                             chats, place_ / "chats")});
+  write_file(place_ / "pairs.jsonl", R"({"prompt": "a", "chosen": "b", "rejected": "c"})" "\n");
+  refuse({"data.train=" + (place_ / "pairs.jsonl"), "data.tokenizer=null"},
+         {"has pairs of answers", "trident data prepare --preference --input ", " --tokenizer DIR --output "});
   for (const char* table : {"a.parquet", "a.arrow", "a.csv"})
     refuse({"data.train=" + (place_ / table)},
            {std::string(table) + " is a table: write its texts as JSON lines", prepare("a.jsonl", "", "a")});
