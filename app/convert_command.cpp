@@ -141,8 +141,10 @@ void convert_command(const Arguments& arguments, const CommandContext& context) 
   }
   const double seconds = monotonic_seconds() - start;
   for (const std::string& warning : report.warnings) context.out << "warning: " << on_one_line(warning) << '\n';
-  context.out << fmt::format("{}: {} of {}, {} in {}, {}, and {}; {:.1f} s, {}/s\n", on_one_line(to[1]),
-                             counted(report.tensors, "tensor"), on_one_line(report.from), bytes_text(report.bytes),
+  context.out << fmt::format("{}: {} of {}{}, {} in {}, {}, and {}; {:.1f} s, {}/s\n", on_one_line(to[1]),
+                             counted(report.tensors, "tensor"), on_one_line(report.from),
+                             from.size() == 3 ? fmt::format(" with {} merged into them", on_one_line(from[2])) : "",
+                             bytes_text(report.bytes),
                              to_string(report.dtype),
                              counted(std::ssize(report.weight_files), "weight file"),
                              counted(std::ssize(report.other_files), "other file"), seconds,

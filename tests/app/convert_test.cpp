@@ -355,6 +355,8 @@ TEST_F(Checkpoints, AdaptersGoThroughAFolderOfPeftsForm) {
   const JsonValue config = parse_json(read_file(adapter + "/adapter_config.json"), "config");
   EXPECT_EQ(config.find("base_model_name_or_path")->as_string(), hf);
   EXPECT_EQ(*config.find("lora_alpha"), JsonValue(7));
+  const std::vector<JsonValue>& modules = config.find("target_modules")->items();  // as PEFT names them
+  EXPECT_EQ(std::ranges::count(modules, JsonValue("q_proj")), 1) << to_json_text(config);
 }
 
 // As a run that goes on, convert takes the newest that is whole, and says which are not.
