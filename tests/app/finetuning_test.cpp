@@ -273,19 +273,23 @@ TEST_F(FineTuning, DataOfAnotherTokenizerAreWarnedOfAndRefusedLater) {
   train("others", R"("steps": 1)", R"("init_from": ")" + (place_ / "base") + "\"", R"({"train": ")" + (place_ / "other") + R"("})",
         "");
   EXPECT_TRUE(is_warned("others"));  // another tokenizer made its data
+  const auto prepare = [&](const std::vector<std::string>& more) {
+    said(plus({"data", "prepare", "--input", TRIDENT_SOURCE_DIR "/data/excerpt/valid.txt", "--tokenizer", place_ / "base",
+               "--output", place_ / "text"}, more));
+  };
+  prepare({"--append-eod", "--overwrite"});
   // A run does not go on with that of another one, whatever else is allowed.
-  const auto with_text = [&](const std::string& allowed) {
-    return run_program({"train", "--config", place_ / "others.json", "--set", "run.steps=2", "--set",
+  const auto with_text = [&](const std::string& allowed, const std::string& steps = "2") {
+    return run_program({"train", "--config", place_ / "others.json", "--set", "run.steps=" + steps, "--set",
                         "data.train=" + (place_ / "text"), "--set", "checkpoint.allow=" + allowed});
   };
   expect_one_line(with_text("data.train"), 64, {"data.train: tokenizer ", "ids mean other texts", "list \"data.tokenizer\""});
-  succeeded(with_text(R"(["data.train","data.tokenizer"])"));
   // Nor with other files, of another name or of the same one.
   expect_one_line(with_text("data.tokenizer"), 64,
                   {"data.train: other data than the checkpoint ", "; name those, list \"data.train\""});
-  said({"data", "prepare", "--input", TRIDENT_SOURCE_DIR "/data/excerpt/valid.txt", "--tokenizer", place_ / "base", "--output",
-        place_ / "text", "--separator-line", "", "--overwrite"});
-  expect_one_line(with_text("data.tokenizer"), 64,
+  succeeded(with_text(R"(["data.train","data.tokenizer"])"));
+  prepare({"--overwrite"});
+  expect_one_line(with_text("data.tokenizer", "3"), 64,
                   {"data.train: the files are others by now than those the checkpoint ", "; put the earlier ones back, list "});
 }
 
@@ -366,8 +370,11 @@ TEST_F(FineTuning, GoesFromConversationsToAMergedFolder) {
   EXPECT_NE(said(by_merged), "");
 
   // To the model, ids of a tokenizer that took the place of its own mean other texts.
-  write_tokenizer("base", {"<|pad|>"});
   const std::string name = place_ / "base";
+  std::string swapped = read_file(name + "/tokenizer.json");
+  for (const auto& [letter, id] : {std::pair{"\"a\":97", "\"a\":98"}, {"\"b\":98", "\"b\":97"}})
+    swapped.replace(swapped.find(letter), 6, id);
+  write_file(name + "/tokenizer.json", swapped);
   const std::vector<std::string> other{"the model learned ids of the tokenizer fnv1a64:", "--tokenizer " + name,
                                        "put the files of that one back"};
   const std::vector<std::string> data{"--data", place_ / "chats"};
