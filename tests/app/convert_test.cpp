@@ -315,7 +315,7 @@ TEST_F(Checkpoints, AFolderSaysItsModel) {
   EXPECT_EQ(run_program({"convert", "--from", "ckpt", place_ / "a/ckpt", "--to", "hf", place_ / "again"}).exit_code, 0);
 }
 
-// Data of another tokenizer is warned of; prompts are read by the folder's where the configuration names none.
+// Data of another tokenizer is warned of; then prompts are read by neither, but by one that is named.
 TEST_F(Checkpoints, ARunThatBeganWithAFolderHasItsTokenizer) {
   ASSERT_EQ(train({"run.steps=2"}).exit_code, 0);
   const std::string hf = place_ / "hf", run = place_ / "a";
@@ -328,9 +328,10 @@ TEST_F(Checkpoints, ARunThatBeganWithAFolderHasItsTokenizer) {
                 "model.init_from by tokenizer \"" + hf + "\" of 8"});
   const auto ids = [&](const std::vector<std::string>& prompt) {
     const std::vector<std::string> command{"generate", "--ckpt", run, "--greedy", "--max-new-tokens", "4", "--print-ids"};
-    return succeeded(run_program(plus(command, prompt))).out;
+    return run_program(plus(command, prompt));
   };
-  EXPECT_EQ(ids({"--prompt", "ab"}), ids({"--prompt-ids", "7 5"}));
+  expect_one_line(ids({"--prompt", "ab"}), 65, {"the model learned ids of the tokenizer ", "--tokenizer gpt2"});
+  EXPECT_EQ(succeeded(ids({"--tokenizer", hf, "--prompt", "ab"})).out, succeeded(ids({"--prompt-ids", "7 5"})).out);
 }
 
 // Read back over its base, the adapter of a run gives the losses of the run's checkpoint, and others than the base alone.
