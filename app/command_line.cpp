@@ -14,6 +14,7 @@
 #include "app/help_text.h"
 #include "app/version_text.h"
 #include "core/clock.h"
+#include "core/counted.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
 #include "core/nearest_name.h"
@@ -59,6 +60,8 @@ std::string flag_of_word(const CLI::App& app, const std::string& word) {
   if (word.starts_with('-')) return "";
   if (takes("--from")) return fmt::format("say --from ckpt {0} or --from hf {0}", for_shell(word));
   if (takes("--ckpt") && takes("--hf")) return fmt::format("say --ckpt {}", for_shell(word));
+  if (app.get_option_no_throw("--chat") != nullptr && takes("--prompt") && !takes("--chat"))
+    return fmt::format("--chat answers lines of standard input: echo {} | {} --chat ...", for_shell(word), app.get_name());
   for (const char* const flag : {"--input", "--prompt", "--data", "--config"})
     if (takes(flag) && (std::string_view(flag) != "--config" || file_exists(word) || word.find('.') != word.npos))
       return fmt::format("say {} {}", flag, for_shell(word));
@@ -83,6 +86,10 @@ constexpr OtherFlag kOtherFlags[] = {
      "leave it out: checkpoints of Megatron-LM are not read; its tools make "
      "Hugging Face folders of them, which --from hf reads"},
     {"--from", "adapter base", "say --from peft BASE ADAPTER --to hf DIR"},
+    {"--from", "step steps iteration ckpt_step checkpoint_step load_step",
+     "name the step behind the folder of checkpoints, as in --from ckpt runs/a/ckpt/{0}"},
+    {"--ckpt", "step steps iteration ckpt_step checkpoint_step load_step",
+     "name the step behind the folder of checkpoints, as in --ckpt runs/a/ckpt/{0}"},
     {"--max-new-tokens", "max_length max_tokens max_gen_toks n_predict num_tokens tokens_to_generate out_seq_length length",
      "say --max-new-tokens {0}, which the prompt is no part of"},
     {"--temperature", "temp t", "say --temperature {0}"},
@@ -102,6 +109,7 @@ constexpr OtherFlag kOtherFlags[] = {
     {"--ckpt", "device", "say --set device={0}"},
     {"--ckpt", "dtype torch_dtype precision", "say --set precision.compute={0}"},
     {"--dtype", "torch_dtype precision outtype", "say --dtype {0}"},
+    {"--pieces", "text texts string input prompt p", "say echo {0} | trident tokenizer encode"},
     {"--data", "dataset data_path valid_data test_data data_dir val_data", "say --data {0}, the prefix of .bin and .idx"},
     {"--tokenizer",
      "model tokenizer_model tokenizer_type tokenizer_name tokenizer_name_or_path tokenizer_path vocab_file vocab "
@@ -190,12 +198,18 @@ void refuse_extras(const CLI::App& app, const Arguments& arguments, const FlagTe
   refuse_all(faults);
 }
 
-// Where words are missing behind a flag, this says what it takes: " (path=value: ...)".
-std::string what_is_missing(const CLI::App& app, const CLI::ParseError& error) {
-  const std::string what = error.what();
+// Where a flag has too few or too many words behind it, this says what it takes.
+std::string what_is_wrong(const CLI::App& app, const CLI::ParseError& error) {
+  const std::string what = one_line(error.what());
   const bool is_count = dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr;
-  const CLI::Option* const option = is_count ? app.get_option_no_throw(what.substr(0, what.find(':'))) : nullptr;
-  return option == nullptr ? "" : fmt::format(" ({})", option->get_description());
+  const std::string flag = what.substr(0, what.find(':'));
+  const CLI::Option* const option = is_count ? app.get_option_no_throw(flag) : nullptr;
+  if (option == nullptr) return what;
+  const int most = option->get_items_expected_max();
+  if (most == 1 && what.find("At Most") != what.npos) return fmt::format("{}: is given more than once; give it once", flag);
+  return fmt::format("{}: takes {} behind it: {}", flag,
+                     counted(what.find("At Most") != what.npos ? most : option->get_items_expected_min(), "word"),
+                     option->get_description());
 }
 
 // Another system's configuration is neither broken JSON to its user nor one of ours with unknown keys.
@@ -248,8 +262,7 @@ bool parse_flags(CLI::App& app, const Arguments& arguments, const CommandContext
     refuse_incomplete(app);
   } catch (const CLI::ParseError& error) {
     refuse_extras(app, arguments, texts);
-    throw ConfigError(fmt::format("{}: {}{}; see {} --help", app.get_name(), one_line(error.what()), what_is_missing(app, error),
-                                  app.get_name()));
+    throw ConfigError(fmt::format("{0}: {1}; see {0} --help", app.get_name(), what_is_wrong(app, error)));
   }
   refuse_extras(app, arguments, texts);
   return true;

@@ -13,12 +13,15 @@
 #include "app/progress_line.h"
 #include "core/clock.h"
 #include "core/counted.h"
+#include "core/file_io.h"
 #include "core/json_reader.h"
 #include "core/number_text.h"
 #include "core/printable.h"
+#include "data/dataset_record.h"
 #include "data/merge_datasets.h"
 #include "data/pack_datasets.h"
 #include "data/prepare.h"
+#include "train/run/weights_source.h"
 
 namespace trident {
 namespace {
@@ -148,7 +151,22 @@ void say_prepared(const std::string& output, const Tokenizer& vocabulary, const 
   say_what_was_added(vocabulary, options, stats, context);
   if (options.chat != nullptr) say_what_counts(stats, options.chat->preferences, context);
   if (stats.bad_lines > 0)
-    say(context, fmt::format("{} {} left out", counted(stats.bad_lines, "bad line"), are(stats.bad_lines, "was", "were")));
+    say(context, fmt::format("{} {} left out{}", counted(stats.bad_lines, "bad line"), are(stats.bad_lines, "was", "were"),
+                             stats.bad_lines > kShownBadLines ? fmt::format(", the first {} by name", kShownBadLines) : ""));
+}
+
+// The model is known where its folder's tokenizer made the data.
+void say_if_too_long(const std::vector<std::string>& prefixes, std::int64_t sequence, const CommandContext& context) {
+  for (const std::string& prefix : prefixes) try {
+      const std::optional<RecordedTokenizer> tokenizer = origin_in_record(prefix).tokenizer;
+      if (!tokenizer || !file_exists(tokenizer->name + "/config.json")) continue;
+      const ModelConfig model = model_of_hf(tokenizer->name);
+      if (sequence <= model.longest_sequence()) continue;
+      say(context, fmt::format("warning: {} has {} positions, fewer than --sequence {}: it trains on no longer packs",
+                               on_one_line(tokenizer->name), model.longest_sequence(), sequence));
+      return;
+    } catch (const Error&) {  // the folder may hold a model that is not read, or the record be damaged, which packing says
+    }
 }
 
 }  // namespace
@@ -286,6 +304,7 @@ void data_pack_command(const Arguments& arguments, const CommandContext& context
   if (overflow != "refuse") options.overflow = overflow == "split" ? LongSequences::kSplit : LongSequences::kTruncate;
   options.overwrite = overwrite ? Overwrite::kYes : Overwrite::kNo;
 
+  say_if_too_long(inputs, options.sequence, context);
   const Interruption interruption("no file was changed");
   ProgressLine line(context, "data pack");
   const PackStats stats = pack_datasets(inputs, output, options, [&](std::int64_t done, std::int64_t total) {

@@ -26,7 +26,8 @@ namespace {
 constexpr std::pair<std::string_view, std::string_view> kOtherWords[] = {
     {"finetuning", "lora qlora dora peft adapter adapters sft dpo finetune fine-tuning chat preference"},
     {"install", "build installation setup"},
-    {"coming-from", "import megatron deepspeed transformers axolotl"},
+    {"coming-from",
+     "import megatron deepspeed transformers trl axolotl llamafactory llama-factory swift ms-swift accelerate torchtitan olmo"},
     {"planner", "plan search cluster"},
     {"checkpoints", "checkpoint ckpt convert resume"},
     {"generation", "generate inference"},

@@ -157,8 +157,12 @@ void generate_command(const Arguments& arguments, const CommandContext& context)
     options.timings = output.timings;
     if (greedy) options.sampling.temperature = 0;
     check(app, options, greedy, output);
-    if (chat) refuse_given(app, {"--prompt", "--prompts", "--prompt-ids", "-n", "--batch", "--print-ids", "--json", "--logprobs",
-                                 "--timings"}, "--chat prints the text of one answer after the other", "leave it out");
+    if (chat) {
+      refuse_given(app, {"--prompt", "--prompts", "--prompt-ids"}, "--chat answers lines of standard input",
+                   "write the line there, or one message into a file for --messages and leave --chat out");
+      refuse_given(app, {"-n", "--batch", "--print-ids", "--json", "--logprobs", "--timings"},
+                   "--chat prints the text of one answer after the other", "leave it out");
+    }
     if (chat && app.count("--max-new-tokens") == 0) options.max_new_tokens = kChatTokens;
     for (const std::string& text : texts) options.prompts.push_back({.text = text});
     for (const std::string& file : files) options.prompts.push_back({.file = file});

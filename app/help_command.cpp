@@ -102,7 +102,10 @@ void print_overview(std::ostream& out, std::size_t columns) {
 }
 
 [[noreturn]] void refuse(const std::string& name) {
-  std::string hint = did_you_mean(name);
+  constexpr std::string_view kOthers = "coming-from";  // the page about what other systems say
+  std::string hint = page_about(name) == kOthers
+                         ? fmt::format("; trident import FILE reads its files and commands, trident docs {} has its words", kOthers)
+                         : did_you_mean(name);
   std::vector<std::string_view> names;
   for (const Subcommand& command : subcommands()) {
     names.push_back(command.name);

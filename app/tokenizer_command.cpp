@@ -11,11 +11,14 @@
 
 #include "app/command_line.h"
 #include "core/clock.h"
+#include "core/file_io.h"
 #include "core/json_reader.h"
 #include "core/printable.h"
+#include "core/shell_word.h"
 #include "core/utf8.h"
 #include "data/byte_stream.h"
 #include "data/chat/chat_source.h"
+#include "data/chat_documents.h"
 #include "data/input_file.h"
 #include "data/line_reader.h"
 #include "data/tokenizer/built_in_files.h"
@@ -45,6 +48,9 @@ void add_tokenizer_flags(CLI::App& app, TokenizerFlags& flags) {
 // Gives each line of the file, without its end, to `line`, with its number.
 void each_line(const std::string& path, const CommandContext& context,
                const std::function<void(std::string_view text, std::int64_t number)>& line) {
+  if (path != kStandardInput && !is_there(path))
+    throw DataError(fmt::format("{}: no such file; a text itself, or ids, are read from standard input: echo {} | trident "
+                                "tokenizer ...", path, for_shell(path)));
   LineReader lines(open_byte_stream(identify_input(path)), path, LineLimits{kLongestLine, kLongestLine});
   for (std::string_view text = lines.next(); !text.empty(); text = lines.next()) {
     line(text.ends_with('\n') ? text.substr(0, text.size() - 1) : text, lines.line_number());
@@ -79,9 +85,10 @@ void tokenizer_encode_command(const Arguments& arguments, const CommandContext& 
   TokenizerFlags flags;
   add_tokenizer_flags(app, flags);
   app.add_option("FILE", flags.file, "a text, also compressed; - is standard input")->capture_default_str();
-  bool no_special = false, plain_special = false;
+  bool no_special = false, plain_special = false, pieces = false;
   app.add_flag("--no-special", no_special, "leave out what the tokenizer puts around a text, such as <|begin_of_text|>");
   app.add_flag("--plain-special", plain_special, "read control texts such as <|im_end|> as the text they are");
+  app.add_flag("--pieces", pieces, "print what text each token is, in quotes, in place of its id");
   if (!parse_flags(app, arguments, context)) return;
   const TextRule rule{.specials = plain_special ? Specials::kPlain : Specials::kParsed,
                       .around = no_special ? Around::kLeftOut : Around::kAdded};
@@ -91,7 +98,10 @@ void tokenizer_encode_command(const Arguments& arguments, const CommandContext& 
   each_line(flags.file, context, [&](std::string_view text, std::int64_t) {
     ids.clear();
     encoder->encode(text, &ids, rule);
-    context.out << fmt::format("{}\n", fmt::join(ids, " "));
+    std::vector<std::string> shown;
+    for (const std::int32_t id : ids)
+      shown.push_back(pieces ? in_quotes(tokenizer->token_text(id)) : std::to_string(id));
+    context.out << fmt::format("{}\n", fmt::join(shown, " "));
   });
 }
 
@@ -142,21 +152,25 @@ void tokenizer_render_command(const Arguments& arguments, const CommandContext& 
   CLI::App app("Print the text that a chat template makes of messages, and nothing else.", "trident tokenizer render");
   std::string messages, name, folder, tools;
   std::optional<std::string> now;
-  bool generation_prompt = false;
+  bool generation_prompt = false, ids = false;
   app.add_option("--messages", messages, "a JSON array of messages, or an object that --chat of data prepare takes")->required();
   app.add_option("--tokenizer", folder, "a model's folder: its template, bos_token and the like");
   app.add_option("--template", name, "a file, chatml or llama3, in place of the folder's template");
   app.add_option("--tools", tools, "a JSON array of tools");
   app.add_option("--now", now, "the date that a template writes as today (strftime_now), such as 2026-11-29; else it is today's");
   app.add_flag("--add-generation-prompt", generation_prompt, "end with the header of an answer");
+  app.add_flag("--ids", ids,
+               "print its token ids, of --tokenizer; trident tokenizer encode would read the text line by line");
   if (!parse_flags(app, arguments, context)) return;
   if (folder.empty() && name.empty())
     throw ConfigError("no template given; give --tokenizer DIR or --template FILE, chatml or llama3");
   ChatSource source = load_chat_source(folder, name);
+  if (ids && folder.empty()) throw ConfigError("--ids: no tokenizer says which; name the model's folder in --tokenizer");
   source.variables.now = time_of(now.value_or(local_time_text(kTimeFormat)), "--now");
-  context.out << render_messages_file(source, messages, tools,
-                                      generation_prompt ? GenerationPrompt::kAdded : GenerationPrompt::kNone)
-                     .text;
+  const RenderedChat rendered = render_messages_file(
+      source, messages, tools, generation_prompt ? GenerationPrompt::kAdded : GenerationPrompt::kNone);
+  if (!ids) context.out << rendered.text;
+  else context.out << fmt::format("{}\n", fmt::join(encode_rendered(rendered, *load_tokenizer(folder, "--tokenizer")), " "));
 }
 
 void tokenizer_diff_command(const Arguments& arguments, const CommandContext& context) {

@@ -94,8 +94,9 @@ bool is_name_of_hub(const std::string& path) {
   return slash == path.npos || (path.find('/', slash + 1) == path.npos && !folder_exists(path.substr(0, slash)));
 }
 
-// A run that is called nearly so stands beside it, perhaps.
-std::string no_checkpoint_text(const std::string& path) {
+}  // namespace
+
+std::string hint_beside(const std::string& path) {
   const std::filesystem::path whole(path);
   const std::string above = whole.has_parent_path() ? whole.parent_path().string() : ".";
   std::vector<std::string> beside;
@@ -104,11 +105,8 @@ std::string no_checkpoint_text(const std::string& path) {
   } catch (const Error&) {  // it may be entered and not listed
   }
   std::erase_if(beside, [&](const std::string& name) { return !folder_exists(fmt::format("{}/{}", above, name)); });
-  return fmt::format("no such folder; check the path{}",
-                     name_hint(whole.filename().string(), {beside.begin(), beside.end()}));
+  return name_hint(whole.filename().string(), {beside.begin(), beside.end()});
 }
-
-}  // namespace
 
 std::string hub_snapshot(const std::string& path) {
   const std::string snapshots = path + "/snapshots";
@@ -128,13 +126,14 @@ std::optional<std::string> what_stands_at(const std::string& given, WantedFolder
   if (folder_exists(path)) return what_a_folder_is(path);
   if (file_exists(path)) return what_a_file_is(path);
   if (is_there(path)) return std::nullopt;
-  if (wanted == WantedFolder::kCheckpoint) return no_checkpoint_text(path);
-  if (is_name_of_hub(path))
+  const std::string hint = hint_beside(path);
+  if (wanted == WantedFolder::kCheckpoint) return "no such folder; check the path" + hint;
+  if (is_name_of_hub(path) && hint.empty())
     return fmt::format(
         "no such folder (nothing is downloaded); check the path, or download a model of the hub first: hf download {} --local-dir "
         "DIR",
         path);
-  return "no such folder (nothing is downloaded); check the path";
+  return "no such folder (nothing is downloaded); check the path" + hint;
 }
 
 }  // namespace trident

@@ -12,6 +12,9 @@ namespace trident {
 // Any other path is itself, and so is a cache with several.
 std::string hub_snapshot(const std::string& path);
 
+// "; did you mean "run"?" where a folder that is called nearly so stands beside the path; else "".
+std::string hint_beside(const std::string& path);
+
 enum class WantedFolder : std::uint8_t { kModel, kCheckpoint };
 
 // Says what stands at a path, or in its hub_snapshot(), in place of a model's folder or a checkpoint, and what to do about it:

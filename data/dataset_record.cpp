@@ -296,10 +296,23 @@ JsonValue to_json(const DatasetRecord& record) {
   return json;
 }
 
+namespace {
+
+// Whether its name is known not to lead to it any more.
+bool is_another_now(const RecordedTokenizer& tokenizer) {
+  try {
+    return load_tokenizer(tokenizer.name, "--tokenizer")->fingerprint() != tokenizer.fingerprint;
+  } catch (const Error&) {
+    return !is_there(tokenizer.name);
+  }
+}
+
+}  // namespace
+
 std::vector<std::string> check_records(std::span<const std::string> prefixes, const Tokenizer* tokenizer, std::string_view key,
                                        std::int64_t vocab_size, const ReadAt& read_at, const TextRule* rule) {
   std::optional<std::pair<std::string, RecordedTokenizer>> first;  // whose, and which
-  if (tokenizer != nullptr) first = {std::string(key), recorded(*tokenizer)};
+  if (tokenizer != nullptr) first = {"the one in use", recorded(*tokenizer)};
   std::optional<std::pair<std::string, RecordedTokenizer>> around;
   if (first && rule != nullptr) around = {std::string("texts of this command"), recorded(*tokenizer, *rule)};
   std::vector<std::string> notes;
@@ -325,9 +338,11 @@ std::vector<std::string> check_records(std::span<const std::string> prefixes, co
     }
     const std::string name = for_shell(made_by.name);
     const std::string setting = key.starts_with("--") ? fmt::format("{} {}", key, name) : fmt::format("--set {}={}", key, name);
-    throw DataError(fmt::format("{}: was made by {}, {} is {}; name the one that made the data, {}, or prepare the text with one "
-                                "tokenizer", record_path(prefix), described(made_by), first->first, described(first->second),
-                                setting));
+    throw DataError(fmt::format("{}: was made by {}, {} is {}; {}, or prepare the text with one tokenizer", record_path(prefix),
+                                described(made_by), first->first, described(first->second),
+                                is_another_now(made_by)
+                                    ? fmt::format("put the one that made the data back, which {} no longer is", name)
+                                    : fmt::format("name the one that made the data, {}", setting)));
   }
   return notes;
 }

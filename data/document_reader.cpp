@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/json_reader.h"
 #include "core/json_scanner.h"
 
 namespace trident {
@@ -99,6 +100,19 @@ std::string_view flag_for(std::string_view key) {
 
 }  // namespace
 
+std::string_view flag_for_lines_of(const std::string& path) {
+  try {
+    const InputFile input = identify_input(path);
+    const std::optional<RawDocument> line =
+        input.kind == InputKind::kJsonLines ? DocumentReader(input, {}, {1 << 20, 1 << 20}).next() : std::nullopt;
+    const JsonValue row = line ? parse_json(line->bytes, path) : JsonValue();
+    for (const std::string_view key : {"messages", "conversations", "completion", "chosen"})
+      if (row.is_object() && row.find(key) != nullptr) return flag_for(key).substr(0, flag_for(key).find(' '));
+  } catch (const Error&) {  // whoever prepares it is told
+  }
+  return "";
+}
+
 JsonLineText text_of_json_line(const RawDocument& line, const std::string& path, const std::string& json_key) {
   const auto refuse = [&](const std::string& what) {
     throw DataError(fmt::format("{}:{}:1: {}; expected one JSON object a line with a string under {}", path, line.line, what,
@@ -146,9 +160,10 @@ JsonLineText text_of_json_line(const RawDocument& line, const std::string& path,
     throw;
   }
   if (!is_object) refuse("not a JSON object");
+  const std::string reads = flag.empty() ? "" : fmt::format(", and {}", flag);
   if (!found)
-    refuse(is_other ? fmt::format("{} is neither a string nor a list of token ids", in_quotes(json_key))
-                    : fmt::format("no key {}{}{}", in_quotes(json_key), flag.empty() ? "" : ", and ", flag));
+    refuse(is_other ? fmt::format("{} is neither a string nor a list of token ids{}", in_quotes(json_key), reads)
+                    : fmt::format("no key {}{}", in_quotes(json_key), reads));
   if (found->ids && !partial.empty())
     throw DataError(fmt::format("{}:{}:1: {} takes ids out of the loss, and here every id counts; tokenize without padding, or "
                                 "prepare the texts by --chat",

@@ -14,6 +14,7 @@
 
 #include "core/check.h"
 #include "core/shell_word.h"
+#include "data/document_reader.h"
 #include "data/dataset_files.h"
 
 namespace trident {
@@ -86,7 +87,7 @@ template <class Function> auto with_stored_type(TokenType type, Function&& funct
 }
 
 // Says what to type where `prefix` has no `path`: it may be one of its files, a text or a table, a folder, or a name of the hub.
-[[noreturn]] void refuse_no_files(const std::string& prefix, const std::string& path) {
+[[noreturn]] void refuse_no_files(const std::string& prefix, const std::string& path, const PrepareHint& hint) {
   const auto refuse = [&](const std::string& why) { throw DataError(fmt::format("{}: no such file; {}", path, why)); };
   const auto ends_in = [&](std::initializer_list<const char*> endings) {
     return std::ranges::any_of(endings, [&](const char* ending) { return prefix.ends_with(ending); });
@@ -94,6 +95,9 @@ template <class Function> auto with_stored_type(TokenType type, Function&& funct
   const std::size_t name = prefix.rfind('/') + 1, dot = prefix.find('.', name + 1);  // of no folder, too
   const std::string stem = dot == prefix.npos ? prefix : prefix.substr(0, dot);
   const std::string own = prefix.substr(0, std::max<std::size_t>(prefix.size(), 4) - 4);  // of a file of it
+  const bool is_known = !hint.tokenizer.empty();
+  const std::string tokenizer = is_known ? for_shell(hint.tokenizer) : "gpt2";
+  const std::string_view or_folder = is_known ? "" : " (or the model's folder for gpt2)";
   if (ends_in({".bin", ".idx"}) && is_there(idx_path(own))) refuse(fmt::format("give the prefix alone: {}", own));
   if (folder_exists(prefix)) {
     for (const std::string& file : names_in(prefix))
@@ -102,22 +106,31 @@ template <class Function> auto with_stored_type(TokenType type, Function&& funct
                            file.substr(0, file.size() - 4)));
     refuse(
         fmt::format("{} is a folder; make token files of the texts in it: trident data prepare --input {} --append-eod --tokenizer "
-                    "gpt2 --output {} (or the model's folder for gpt2), and give {}-tokens",
-                    prefix, for_shell(prefix), for_shell(prefix + "-tokens"), prefix));
+                    "{} --output {}{}, and give {}-tokens",
+                    prefix, for_shell(prefix), tokenizer, for_shell(prefix + "-tokens"), or_folder, prefix));
   }
   if (ends_in({".bin"}) && file_exists(prefix))
     refuse(
         fmt::format("{} is without an index, as llm.c and nanoGPT write tokens, which are not read; prepare the text that it was "
-                    "made of: trident data prepare --input FILE --append-eod --tokenizer gpt2 --output {}",
-                    prefix, for_shell(stem)));
+                    "made of: trident data prepare --input FILE --append-eod --tokenizer {} --output {}",
+                    prefix, tokenizer, for_shell(stem)));
   const bool is_table = ends_in({".parquet", ".arrow", ".csv", ".tsv", ".npy", ".feather"});
   if (is_table || file_exists(prefix) || ends_in({".txt", ".json", ".jsonl", ".gz", ".zst"})) {
     const std::string output = stem == prefix ? stem + "-tokens" : stem, input = is_table ? stem + ".jsonl" : prefix;
+    if (const std::string_view flag = is_table ? "" : flag_for_lines_of(prefix); !flag.empty()) {
+      const std::string packed = output + "-packed";
+      const std::string pack = hint.pack == 0 ? "" : fmt::format(", pack them: trident data pack {} --sequence {} --output {}",
+                                                                 for_shell(output), hint.pack, for_shell(packed));
+      refuse(fmt::format("{} has {}: make token files of them: trident data prepare {} --input {} --tokenizer {} --output {}{}{}, "
+                         "and give {}",
+                         prefix, flag == "--chat" ? "conversations" : "pairs of answers", flag, for_shell(input),
+                         is_known ? tokenizer : "DIR", for_shell(output), is_known ? "" : " (DIR: the model's folder)", pack,
+                         hint.pack == 0 ? output : packed));
+    }
     refuse(fmt::format(
-        "{} {}make token files of it: trident data prepare --input {} {}--append-eod --tokenizer gpt2 --output {} (or "
-        "the model's folder for gpt2), and give {}",
+        "{} {}make token files of it: trident data prepare --input {} {}--append-eod --tokenizer {} --output {}{}, and give {}",
         prefix, is_table ? "is a table: write its texts as JSON lines, {\"text\": ...} each, and " : "is text: ", for_shell(input),
-        prefix.ends_with(".txt") ? "--separator-line '' " : "", for_shell(output), output));
+        prefix.ends_with(".txt") ? "--separator-line '' " : "", tokenizer, for_shell(output), or_folder, output));
   }
   if (name > 0 && dot == prefix.npos && prefix.find('/') + 1 == name && !folder_exists(prefix.substr(0, name)))
     refuse(
@@ -128,9 +141,9 @@ template <class Function> auto with_stored_type(TokenType type, Function&& funct
       fmt::format("{}: no such file; give the prefix that `trident data prepare --output` was given, without .bin or .idx", path));
 }
 
-RandomAccessFile open_part(const std::string& prefix, const std::string& path, const ReadAt& read_at) {
+RandomAccessFile open_part(const std::string& prefix, const std::string& path, const ReadAt& read_at, const PrepareHint& hint) {
   if (file_exists(path)) return RandomAccessFile(path, read_at);
-  refuse_no_files(prefix, path);
+  refuse_no_files(prefix, path, hint);
 }
 
 // Which file a path leads to; nothing where there is none.
@@ -173,18 +186,18 @@ void refuse_dataset(const RandomAccessFile& file, const std::string& what) {
 
 // Whoever replaces a data set takes the .idx away first and puts the new one in place last. So an .idx that is the same before it
 // is opened and after the .bin is belongs to that .bin.
-IndexedDataset::Files IndexedDataset::open(const std::string& prefix, const ReadAt& read_at) {
+IndexedDataset::Files IndexedDataset::open(const std::string& prefix, const ReadAt& read_at, const PrepareHint& hint) {
   refuse_half_way(prefix);
   const std::string path = idx_path(prefix);
   const auto before = identity_of(path);
-  Files files{open_part(prefix, path, read_at), open_part(prefix, bin_path(prefix), read_at)};
+  Files files{open_part(prefix, path, read_at, hint), open_part(prefix, bin_path(prefix), read_at, hint)};
   if (is_there(mask_path(prefix))) files.mask.emplace(mask_path(prefix), read_at);
   if (identity_of(path) == before) return files;
   throw DataError(fmt::format("{}: another command replaced it while it was opened; start again", prefix));
 }
 
-IndexedDataset::IndexedDataset(const std::string& prefix, const ReadAt& read_at)
-    : IndexedDataset(prefix, open(prefix, read_at)) {}
+IndexedDataset::IndexedDataset(const std::string& prefix, const ReadAt& read_at, const PrepareHint& hint)
+    : IndexedDataset(prefix, open(prefix, read_at, hint)) {}
 
 IndexedDataset::IndexedDataset(const std::string& prefix, Files files)
     : prefix_(prefix), idx_(std::move(files.idx)), bin_(std::move(files.bin)) {

@@ -31,6 +31,12 @@ std::string_view name_of(TokenType type);  // as NumPy says it: "uint16"
 std::string bin_path(const std::string& prefix);
 std::string idx_path(const std::string& prefix);
 
+// How the files that a prefix lacks would be made, for the message that there are none.
+struct PrepareHint {
+  std::string tokenizer = {};  // the model's; "": not known
+  std::int64_t pack = 0;       // tokens of a pack; 0: not packed
+};
+
 struct IdRange {
   std::int64_t smallest = 0, largest = 0;
 };
@@ -42,7 +48,7 @@ struct IdRange {
 // int64. A PREFIX.mask that is there is opened, too; whether there must be one, the record says (read_record()).
 class IndexedDataset {
  public:
-  explicit IndexedDataset(const std::string& prefix, const ReadAt& read_at = ::pread);
+  explicit IndexedDataset(const std::string& prefix, const ReadAt& read_at = ::pread, const PrepareHint& hint = {});
 
   const std::string& prefix() const { return prefix_; }
   TokenType type() const { return type_; }
@@ -80,7 +86,7 @@ class IndexedDataset {
     RandomAccessFile idx, bin;
     std::optional<RandomAccessFile> mask = {};
   };
-  static Files open(const std::string& prefix, const ReadAt& read_at);
+  static Files open(const std::string& prefix, const ReadAt& read_at, const PrepareHint& hint);
   IndexedDataset(const std::string& prefix, Files files);
   void read_header();
   void check_ends() const;

@@ -1,5 +1,6 @@
 #include "data/prepare.h"
 
+#include <fmt/ranges.h>
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -25,7 +26,6 @@ namespace trident {
 
 namespace {
 
-constexpr std::int64_t kShownBadLines = 3;
 constexpr std::int64_t kBatchBytes = 1 << 20;  // of input that one worker takes at once
 
 // Documents of one file on their way from the reader through a worker to the writer.
@@ -34,7 +34,8 @@ struct Batch {
   std::vector<std::int32_t> ids;    // of all of them, eod included
   std::vector<std::int64_t> sizes;  // ids of each, or of each answer of a pair
   std::vector<std::uint8_t> counts; // of ids, of conversations
-  std::vector<std::string> bad;     // why lines are no documents, where such are left out
+  std::vector<std::string> bad;     // why lines are no documents
+  std::size_t lines = 0;            // documents when they were read
   std::int64_t text_bytes = 0, lone_surrogates = 0;
   std::int64_t skipped = 0, endless = 0;  // conversations
   std::int64_t dropped = 0;               // likewise
@@ -142,6 +143,7 @@ bool begins_an_array_of_rows(std::string_view line) {
 
 void encode(Batch& batch, Encoder& encoder, const InputFile& input, const Tokenizer& tokenizer, std::int32_t eod,
             const PrepareOptions& options) {
+  batch.lines = batch.documents.size();
   for (RawDocument& document : batch.documents) {
     try {
       if (options.chat != nullptr)
@@ -154,7 +156,6 @@ void encode(Batch& batch, Encoder& encoder, const InputFile& input, const Tokeni
       if (input.kind == InputKind::kJsonLines && document.line == 1 && begins_an_array_of_rows(document.bytes))
         error.add_context(fmt::format("; if the file is one JSON array, write a line of each element: jq -c '.[]' {} > rows.jsonl",
                                       for_shell(input.path)));
-      if (!options.most_bad_lines) throw;
       batch.bad.emplace_back(error.what());
     }
   }
@@ -251,6 +252,15 @@ class Preparation {
     while (!in_flight_.empty()) write_oldest();
   }
 
+  // Where all lines are bad they are of another kind, and the first says which.
+  [[noreturn]] static void refuse_bad(const Batch& batch) {
+    if (batch.bad.size() == batch.lines) throw DataError(batch.bad.front());
+    const std::size_t shown = std::min(batch.bad.size(), std::size_t{kShownBadLines});
+    throw DataError(fmt::format("{}{}; --skip-bad-lines leaves such lines out",
+                                fmt::join(std::span(batch.bad).first(shown), "; also "),
+                                shown == batch.bad.size() ? "" : fmt::format("; also {} more", batch.bad.size() - shown)));
+  }
+
   void leave_out(const std::string& why) {
     if (++stats_.bad_lines > *options_.most_bad_lines)
       throw DataError(
@@ -261,6 +271,7 @@ class Preparation {
   void write_oldest() {
     in_flight_.front().done.get();  // throws what the worker threw
     const std::unique_ptr<Batch> batch = std::move(in_flight_.front().batch);
+    if (!batch->bad.empty() && !options_.most_bad_lines) refuse_bad(*batch);
     for (const std::string& why : batch->bad) leave_out(why);
     if (batch->control_line > 0 && stats_.first_control.empty()) {
       stats_.first_control = fmt::format("{}:{}", in_flight_.front().input->path, batch->control_line);

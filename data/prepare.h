@@ -13,6 +13,8 @@
 
 namespace trident {
 
+inline constexpr std::int64_t kShownBadLines = 10;
+
 struct PrepareOptions {
   bool append_eod = false;                         // after each document that has tokens
   std::optional<std::int32_t> eod = std::nullopt;  // not set: the tokenizer's
@@ -25,8 +27,9 @@ struct PrepareOptions {
   Overwrite overwrite = Overwrite::kNo;
   std::int64_t max_document_bytes = std::int64_t{256} << 20;  // of text, or of a line of JSON; longer ones are refused
   std::int64_t max_line_bytes = std::int64_t{256} << 20;      // of any input; longer ones are refused
-  std::optional<std::int64_t> most_bad_lines = std::nullopt;  // JSONL: bad lines that are left out; not set: the first is refused
-  std::function<void(const std::string&)> on_bad_line = {};   // is told why the first three are bad
+  // JSONL: bad lines that are left out; not set: they are refused, the first kShownBadLines of the first MB that has some by name.
+  std::optional<std::int64_t> most_bad_lines = std::nullopt;
+  std::function<void(const std::string&)> on_bad_line = {};  // is told why the first kShownBadLines are bad
   int workers = 1;  // threads that tokenize; the output does not depend on their number
 };
 

@@ -15,8 +15,8 @@ namespace trident {
 
 namespace {
 
-TokenSource whole(const std::string& path, double weight, const ReadAt& read_at, SampleKind samples) {
-  auto dataset = std::make_shared<const IndexedDataset>(path, read_at);
+TokenSource whole(const std::string& path, double weight, const ReadAt& read_at, SampleKind samples, const PrepareHint& hint) {
+  auto dataset = std::make_shared<const IndexedDataset>(path, read_at, hint);
   const std::int64_t num_tokens = dataset->num_tokens(), num_documents = dataset->num_documents();
   return {.dataset = std::move(dataset),
           .first_token = 0,
@@ -64,9 +64,10 @@ void check_weights(std::span<const WeightedPath> paths, std::string_view key) {
 }
 
 // An error says which key named the file; ahead of all else, for it may end in a command to be pasted.
-TokenSource opened(std::string_view key, const std::string& path, double weight, const ReadAt& read_at, SampleKind samples) {
+TokenSource opened(std::string_view key, const std::string& path, double weight, const ReadAt& read_at, SampleKind samples,
+                   const PrepareHint& hint) {
   try {
-    return whole(path, weight, read_at, samples);
+    return whole(path, weight, read_at, samples, hint);
   } catch (Error& error) {
     error = Error(error.code(), fmt::format("{} = {}: {}", key, path, error.what()));  // what was thrown keeps its type
     throw;
@@ -123,7 +124,8 @@ std::int64_t look_at_packs(const TokenSource& source, std::int64_t sequence, Pac
 }
 
 TokenSources open_token_sources(std::span<const WeightedPath> train, std::span<const WeightedPath> valid,
-                                const std::optional<std::string>& split, const ReadAt& read_at, SampleKind samples) {
+                                const std::optional<std::string>& split, const ReadAt& read_at, SampleKind samples,
+                                const PrepareHint& hint) {
   if (train.empty()) throw ConfigError("data.train = []: no training data; name at least one {\"path\": PREFIX}");
   if (!valid.empty() && split) {
     throw ConfigError(
@@ -133,7 +135,7 @@ TokenSources open_token_sources(std::span<const WeightedPath> train, std::span<c
   check_weights(valid, "data.valid");
   TokenSources sources;
   for (const auto& [path, weight] : train) {
-    TokenSource source = opened("data.train", path, weight, read_at, samples);
+    TokenSource source = opened("data.train", path, weight, read_at, samples, hint);
     if (split) {
       const auto ranges = split_documents(*split, source.dataset->num_documents());
       sources.train.push_back(part(source, ranges[0], "training"));
@@ -142,7 +144,7 @@ TokenSources open_token_sources(std::span<const WeightedPath> train, std::span<c
       sources.train.push_back(std::move(source));
     }
   }
-  for (const auto& [path, weight] : valid) sources.valid.push_back(opened("data.valid", path, weight, read_at, samples));
+  for (const auto& [path, weight] : valid) sources.valid.push_back(opened("data.valid", path, weight, read_at, samples, hint));
   return sources;
 }
 

@@ -54,6 +54,6 @@ struct TokenSources {
 // valid and split. DataError: as IndexedDataset. A split has only its boundaries looked up.
 TokenSources open_token_sources(std::span<const WeightedPath> train, std::span<const WeightedPath> valid,
                                 const std::optional<std::string>& split, const ReadAt& read_at = ::pread,
-                                SampleKind samples = SampleKind::kStream);
+                                SampleKind samples = SampleKind::kStream, const PrepareHint& hint = {});
 
 }  // namespace trident

@@ -177,6 +177,8 @@ Conversation read_messages_file(const std::string& path) {
   } catch (DataError& error) {
     if (path.ends_with(".jsonl"))
       error.add_context(fmt::format("; one conversation is read: take a line of it, sed -n 1p {} > one.json", for_shell(path)));
+    if (!is_there(path))
+      error.add_context(fmt::format("; the file has messages, such as [{{\"role\": \"user\", \"content\": {}}}]", in_quotes(path)));
     throw;
   }
   Conversation conversation = read_conversation(row, path);

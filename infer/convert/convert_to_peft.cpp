@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <map>
@@ -38,11 +39,25 @@ std::optional<std::string> base_of(const WeightsSource& source) {
   return is_beside_another ? base_of(*base) : config.model.init_from;
 }
 
-// adapter_config.json as PEFT writes it: keys in order, modules by their whole names.
+std::string last_word(const std::string& module) { return module.substr(module.rfind('.') + 1); }
+
+// As PEFT names modules: by the ends of their names where these say which, else by whole names.
+std::vector<std::string> names_of(const std::vector<AdaptedModule>& adapted, const ModelConfig& model) {
+  std::vector<std::string> whole, ends;
+  for (const AdaptedModule& module : adapted) {
+    whole.push_back(module.module);
+    if (std::ranges::count(ends, last_word(module.module)) == 0) ends.push_back(last_word(module.module));
+  }
+  const std::vector<std::string> all = adaptable_modules(model);
+  const auto named = std::ranges::count_if(all, [&](const std::string& it) { return std::ranges::count(ends, last_word(it)) > 0; });
+  return named == std::ssize(whole) ? ends : whole;
+}
+
+// adapter_config.json as PEFT writes it, keys in order.
 JsonValue peft_config_json(const TrainConfig& config, const ModelConfig& model, const AdapterSpec& spec,
                            const std::optional<std::string>& base) {
-  JsonValue::Array modules;
-  for (const AdaptedModule& module : spec.modules) modules.emplace_back(module.module);
+  const std::vector<std::string> names = names_of(spec.modules, model);
+  JsonValue::Array modules(names.begin(), names.end());
   std::map<std::string, JsonValue> keys;
   for (const char* key :
        {"alora_invocation_tokens", "arrow_config", "auto_mapping", "corda_config", "eva_config", "exclude_modules",

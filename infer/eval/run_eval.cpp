@@ -63,8 +63,9 @@ struct EvalWork {
   std::int64_t vocab_size = 0, sequence = 0;  // tokens of a window
 };
 
-void add_set(EvalWork& work, const NamedPrefix& set, const EvalOptions& options, bool packed) {
-  const auto& held = work.datasets.emplace_back(std::make_shared<const IndexedDataset>(set.prefix));
+void add_set(EvalWork& work, const NamedPrefix& set, const EvalOptions& options, bool packed, const Tokenizer* tokenizer) {
+  const PrepareHint hint{tokenizer == nullptr ? "" : tokenizer->name(), packed ? work.sequence : 0};
+  const auto& held = work.datasets.emplace_back(std::make_shared<const IndexedDataset>(set.prefix, ::pread, hint));
   const IndexedDataset& dataset = *held;
   const std::size_t before = work.texts.size();
   if (packed) {
@@ -117,7 +118,7 @@ EvalWork make_work(const EvalOptions& options, const DataConfig& data, const Mod
   }
   std::vector<std::string> prefixes;
   for (const NamedPrefix& set : options.sets) {
-    add_set(work, set, options, data.is_packed());
+    add_set(work, set, options, data.is_packed(), tokenizer);
     prefixes.push_back(set.prefix);
   }
   const TextRule rule{.around = options.no_special ? Around::kLeftOut : Around::kAdded};
@@ -291,6 +292,8 @@ ForwardModel read_model(const EvalOptions& options, EvalWork& work) {
     throw ConfigError(fmt::format("--stride = {}: windows of {} tokens would leave tokens out; use at most --sequence",
                                   *options.stride, sequence));
   const ModelTokenizer tokenizer = find_tokenizer(options.tokenizer, config.data, model.checkpoint, model.key);
+  if (tokenizer.other && !options.tokenizer) throw Error(*tokenizer.other);
+  if (tokenizer.other) model.checkpoint.notes.push_back(fmt::format("warning: {}", tokenizer.other->what()));
   work = make_work(options, config.data, architecture, sequence, tokenizer);
   work.why_no_bytes = tokenizer.refused ? tokenizer.refused->what() : "none is named, and the model's folder has none";
   // Sequences that tensor ranks share out must be a multiple of the tensor degree.

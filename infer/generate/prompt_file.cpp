@@ -32,6 +32,7 @@ Prompt json_prompt(const std::string& line, const std::string& where) {
 }  // namespace
 
 std::vector<Prompt> read_prompts(const std::string& path) {
+  if (!is_there(path)) throw DataError(fmt::format("{}: no such file; a text itself is given by --prompt", path));
   std::vector<Prompt> prompts;
   std::istringstream lines(read_file(path));
   const bool json = path.ends_with(".jsonl");

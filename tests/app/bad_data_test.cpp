@@ -54,14 +54,23 @@ TEST_F(BadData, MissingFilesAreNamed) {
 TEST_F(BadData, ATextInThePlaceOfTokensGetsTheLineThatPreparesIt) {
   const auto prepare = [&](const std::string& name, const std::string& more, const std::string& output) {
     return fmt::format(
-        "trident data prepare --input {} {}--append-eod --tokenizer gpt2 --output {} (or the model's folder for gpt2), and "
-        "give ",
+        "trident data prepare --input {} {}--append-eod --tokenizer gpt2 --output {}, and give ",
         for_shell(place_ / name), more, for_shell(place_ / output));
   };
   write_file(place_ / "my text.txt", "hello\n");
   refuse({"data.train=" + (place_ / "my text.txt")},
          {"is text: make token files of it: ", prepare("my text.txt", "--separator-line '' ", "my text")});
   refuse({"data.train=" + (place_ / "a.jsonl.gz")}, {prepare("a.jsonl.gz", "", "a")});
+  refuse({"data.train=" + (place_ / "a.jsonl.gz"), "data.tokenizer=null"}, {" (or the model's folder for gpt2), and give "});
+  write_file(place_ / "chats.jsonl", R"({"messages": [{"role": "user", "content": "a"}]})" "\n");
+  const std::string chats = for_shell(place_ / "chats"), input = "chats.jsonl has conversations: make token files of them: ";
+  refuse({"data.train=" + (place_ / "chats.jsonl"), "data.samples=packed", "batch.sequence=64"},
+         {input, fmt::format("trident data prepare --chat --input {0}.jsonl --tokenizer gpt2 --output {0}, pack them: trident data "
+                             "pack {0} --sequence 64 --output {0}-packed, and give {1}-packed",
+                             chats, place_ / "chats")});
+  write_file(place_ / "pairs.jsonl", R"({"prompt": "a", "chosen": "b", "rejected": "c"})" "\n");
+  refuse({"data.train=" + (place_ / "pairs.jsonl"), "data.tokenizer=null"},
+         {"has pairs of answers", "trident data prepare --preference --input ", " --tokenizer DIR --output "});
   for (const char* table : {"a.parquet", "a.arrow", "a.csv"})
     refuse({"data.train=" + (place_ / table)},
            {std::string(table) + " is a table: write its texts as JSON lines", prepare("a.jsonl", "", "a")});
@@ -174,7 +183,7 @@ TEST_F(BadData, RecordsAreCompared) {
   const std::string merges = read_file(TRIDENT_SOURCE_DIR "/data/gpt2/merges.txt");
   write_file(place_ / "mine/merges.txt", merges.substr(0, merges.rfind('\n', merges.size() - 2) + 1));  // one less
   refuse({"data.tokenizer=" + (place_ / "mine")},
-         {"text.trident.json: was made by tokenizer \"gpt2\"", "data.tokenizer is tokenizer", "name the one that made the data"});
+         {"text.trident.json: was made by tokenizer \"gpt2\"", "the one in use is tokenizer", "name the one that made the data"});
   write_file(place_ / "mine/tokenizer.json", R"({"normalizer": {"type": "NFC"}})");
   refuse({"data.tokenizer=" + (place_ / "mine")}, {"mine/tokenizer.json: model is \"null\""});
   const std::string prefix = copy("other");

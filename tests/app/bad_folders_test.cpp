@@ -346,6 +346,7 @@ TEST_F(ForeignFolders, WhatAFolderIsInsteadIsSaidByEveryCommand) {
     expect_one_line(run_program({"eval", "--ckpt", path, "--ids", "1 2"}), 65, said);
   }
   expect_one_line(run_program(readers_of(place_ / "run")[0]), 65, {"--hf = ", "no such folder"});
+  expect_one_line(run_program(readers_of(place_ / "adaptr")[0]), 65, {"check the path; did you mean \"adapter\"?"});
   // No checkpoint is downloaded from anywhere.
   EXPECT_EQ(run_program({"ckpt", "ls", "Qwen/Qwen2-0.5B"}).err, "trident: Qwen/Qwen2-0.5B: no such folder; check the path\n");
   expect_one_line(run_program({"ckpt", "ls", place_ / "adaptr"}), 65,

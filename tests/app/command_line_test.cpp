@@ -105,8 +105,11 @@ TEST_F(CommandLine, FlagsOfOtherProgramsAreAnsweredByOurs) {
       {{"generate", "--num_samples", "3"}, "say -n 3"},
       {{"generate", "--batch_size", "3"}, "say --batch 3"},
       {{"eval", "--batch_size", "8"}, "say --set batch.micro=8"},
+      {{"convert", "--step", "87"}, "name the step behind the folder of checkpoints, as in --from ckpt runs/a/ckpt/87"},
+      {{"eval", "--step", "87"}, "name the step behind the folder of checkpoints, as in --ckpt runs/a/ckpt/87"},
       {{"convert", "--output", "a"}, "say --to hf a, or --to ckpt a"},
       {{"tokenizer", "encode", "--model", "a"}, "say --tokenizer T: gpt2, a model's folder, or a tokenizer's file"},
+      {{"tokenizer", "encode", "--text", "a b"}, "say echo 'a b' | trident tokenizer encode"},
       {{"data", "prepare", "--output-prefix", "a"}, "say --output a"},
       {{"data", "prepare", "--text-column", "a"}, "say --json-key a"},
       {{"data", "prepare", "--tokenizer-type", "GPT2BPETokenizer"}, "say --tokenizer T: gpt2,"},
@@ -195,13 +198,17 @@ TEST_F(CommandLine, BadFlags) {
   // A word without its flag, and a flag without all of its words.
   expect_refusal({"generate", "runs/a", "hi"}, "unknown argument \"runs/a\"; say --ckpt runs/a");
   expect_refusal({"generate", "--ckpt", "runs/a", "hi you"}, "unknown argument \"hi you\"; say --prompt 'hi you'");
+  expect_refusal({"generate", "--ckpt", "runs/a", "--chat", "hi you"},
+                 "--chat answers lines of standard input: echo 'hi you' | trident generate --chat");
   expect_refusal({"eval", "--hf", "models/a", "valid"}, "unknown argument \"valid\"; say --data valid");
   expect_refusal({"data", "prepare", "a.txt"}, "unknown argument \"a.txt\"; say --input a.txt");
   expect_refusal({"convert", "runs/a", "out"}, "unknown argument \"runs/a\"; say --from ckpt runs/a or --from hf runs/a");
   expect_refusal({"convert", "--from", "runs/a", "--to", "hf", "x"}, "say --from ckpt runs/a, or --from hf runs/a");
   expect_refusal({"convert", "--from", "ckpt", "a", "--to", "gguf", "x"}, "a GGUF file of DIR by convert_hf_to_gguf.py");
-  expect_refusal({"convert", "--from", "hf", "a", "--to", "ckpt"}, " (ckpt DIR, hf DIR, or peft DIR");
-  expect_refusal({"train", "--set"}, " (path=value: change a key of the configuration");
+  expect_refusal({"convert", "--from", "hf", "a", "--to", "ckpt"}, "--to: takes 2 words behind it: ckpt DIR, hf DIR, or peft DIR");
+  expect_refusal({"convert", "--from", "hf", "a", "--to", "peft"}, "--to: takes 2 words behind it: ckpt DIR");
+  expect_refusal({"eval", "--hf", "a", "--hf", "b"}, "trident eval: --hf: is given more than once; give it once; see");
+  expect_refusal({"train", "--set"}, "--set: takes 1 word behind it: path=value: change a key of the configuration");
   expect_refusal({"--verison"}, "did you mean --version?");
   expect_refusal({"bench", "--config", config_, "--steps", "0"}, "--steps = 0: must be from 1 to 1000");
   expect_refusal({"study", "--config", config_, "--vary", "micro=1", "--gpus", "99999999999999999999"},

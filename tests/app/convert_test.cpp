@@ -314,7 +314,7 @@ TEST_F(Checkpoints, AFolderSaysItsModel) {
   EXPECT_EQ(run_program({"convert", "--from", "ckpt", place_ / "a/ckpt", "--to", "hf", place_ / "again"}).exit_code, 0);
 }
 
-// Data of another tokenizer is warned of; prompts are read by the folder's where the configuration names none.
+// Data of another tokenizer is warned of; then prompts are read by neither, but by one that is named.
 TEST_F(Checkpoints, ARunThatBeganWithAFolderHasItsTokenizer) {
   ASSERT_EQ(train({"run.steps=2"}).exit_code, 0);
   const std::string hf = place_ / "hf", run = place_ / "a";
@@ -327,9 +327,10 @@ TEST_F(Checkpoints, ARunThatBeganWithAFolderHasItsTokenizer) {
                 "model.init_from by tokenizer \"" + hf + "\" of 8"});
   const auto ids = [&](const std::vector<std::string>& prompt) {
     const std::vector<std::string> command{"generate", "--ckpt", run, "--greedy", "--max-new-tokens", "4", "--print-ids"};
-    return succeeded(run_program(plus(command, prompt))).out;
+    return run_program(plus(command, prompt));
   };
-  EXPECT_EQ(ids({"--prompt", "ab"}), ids({"--prompt-ids", "7 5"}));
+  expect_one_line(ids({"--prompt", "ab"}), 65, {"the model learned ids of the tokenizer ", "--tokenizer gpt2"});
+  EXPECT_EQ(succeeded(ids({"--tokenizer", hf, "--prompt", "ab"})).out, succeeded(ids({"--prompt-ids", "7 5"})).out);
 }
 
 // Read back over its base, the adapter of a run gives the losses of the run's checkpoint, and others than the base alone.
@@ -354,6 +355,8 @@ TEST_F(Checkpoints, AdaptersGoThroughAFolderOfPeftsForm) {
   const JsonValue config = parse_json(read_file(adapter + "/adapter_config.json"), "config");
   EXPECT_EQ(config.find("base_model_name_or_path")->as_string(), hf);
   EXPECT_EQ(*config.find("lora_alpha"), JsonValue(7));
+  const std::vector<JsonValue>& modules = config.find("target_modules")->items();  // as PEFT names them
+  EXPECT_EQ(std::ranges::count(modules, JsonValue("q_proj")), 1) << to_json_text(config);
 }
 
 // As a run that goes on, convert takes the newest that is whole, and says which are not.

@@ -274,13 +274,24 @@ TEST_F(FineTuning, DataOfAnotherTokenizerAreWarnedOfAndRefusedLater) {
   train("others", R"("steps": 1)", R"("init_from": ")" + (place_ / "base") + "\"", R"({"train": ")" + (place_ / "other") + R"("})",
         "");
   EXPECT_TRUE(is_warned("others"));  // another tokenizer made its data
+  const auto prepare = [&](const std::vector<std::string>& more) {
+    said(plus({"data", "prepare", "--input", TRIDENT_SOURCE_DIR "/data/excerpt/valid.txt", "--tokenizer", place_ / "base",
+               "--output", place_ / "text"}, more));
+  };
+  prepare({"--append-eod", "--overwrite"});
   // A run does not go on with that of another one, whatever else is allowed.
-  const auto with_text = [&](const std::string& allowed) {
-    return run_program({"train", "--config", place_ / "others.json", "--set", "run.steps=2", "--set",
+  const auto with_text = [&](const std::string& allowed, const std::string& steps = "2") {
+    return run_program({"train", "--config", place_ / "others.json", "--set", "run.steps=" + steps, "--set",
                         "data.train=" + (place_ / "text"), "--set", "checkpoint.allow=" + allowed});
   };
   expect_one_line(with_text("data.train"), 64, {"data.train: tokenizer ", "ids mean other texts", "list \"data.tokenizer\""});
+  // Nor with other files, of another name or of the same one.
+  expect_one_line(with_text("data.tokenizer"), 64,
+                  {"data.train: other data than the checkpoint ", "; name those, list \"data.train\""});
   succeeded(with_text(R"(["data.train","data.tokenizer"])"));
+  prepare({"--overwrite"});
+  expect_one_line(with_text("data.tokenizer", "3"), 64,
+                  {"data.train: the files are others by now than those the checkpoint ", "; put the earlier ones back, list "});
 }
 
 TEST_F(FineTuning, GoesFromConversationsToAMergedFolder) {
@@ -294,7 +305,10 @@ TEST_F(FineTuning, GoesFromConversationsToAMergedFolder) {
   EXPECT_LT(last_loss(lora), 0.99 * first_loss(lora)) << "beside an embedding and a head that are frozen and random";
 
   said({"convert", "--from", "ckpt", place_ / "lora", "--to", "peft", place_ / "adapter"});
-  said({"convert", "--from", "peft", place_ / "base", place_ / "adapter", "--to", "hf", place_ / "merged"});
+  expect_parts(said({"convert", "--from", "peft", place_ / "base", place_ / "adapter", "--to", "hf", place_ / "merged"}),
+               {" tensors of " + (place_ / "base") + " with " + (place_ / "adapter") + " merged into them, "});
+  expect_parts(said({"data", "pack", place_ / "chats", "--sequence", "300", "--output", place_ / "long"}),
+               {"warning: " + (place_ / "base") + " has 256 positions, fewer than --sequence 300"});
   const double base = loss_of({"--hf", place_ / "base"}),
                beside = loss_of({"--hf", place_ / "base", "--adapter", place_ / "adapter"}),
                merged = loss_of({"--hf", place_ / "merged"});
@@ -351,8 +365,28 @@ TEST_F(FineTuning, GoesFromConversationsToAMergedFolder) {
   EXPECT_LT(weight_bytes(manifest), 0.25 * weight_bytes(whole));
   EXPECT_GT(std::abs(base - merged), 1e-3);
   write_file(place_ / "ask.json", R"([{"role": "user", "content": "And God "}])");
-  EXPECT_NE(said({"generate", "--hf", place_ / "merged", "--messages", place_ / "ask.json", "--max-new-tokens", "16", "--greedy"}),
-            "");
+  const std::vector<std::string> ask{"--messages", place_ / "ask.json", "--max-new-tokens", "16", "--greedy"};
+  const std::vector<std::string> by_merged = plus({"generate", "--hf", place_ / "merged"}, ask);
+  const std::vector<std::string> by_run = plus({"generate", "--ckpt", place_ / "lora"}, ask);
+  EXPECT_NE(said(by_merged), "");
+
+  // To the model, ids of a tokenizer that took the place of its own mean other texts.
+  const std::string name = place_ / "base";
+  std::string swapped = read_file(name + "/tokenizer.json");
+  for (const auto& [letter, id] : {std::pair{"\"a\":97", "\"a\":98"}, {"\"b\":98", "\"b\":97"}})
+    swapped.replace(swapped.find(letter), 6, id);
+  write_file(name + "/tokenizer.json", swapped);
+  const std::vector<std::string> other{"the model learned ids of the tokenizer fnv1a64:", "--tokenizer " + name,
+                                       "put the files of that one back"};
+  const std::vector<std::string> data{"--data", place_ / "chats"};
+  expect_one_line(run_program(by_run), 65, other);
+  expect_one_line(run_program(plus({"eval", "--ckpt", place_ / "lora"}, data)), 65, other);
+  expect_one_line(run_program(plus({"eval", "--hf", name}, data)), 65,
+                  {"chats.trident.json: was made by tokenizer", "the one in use is tokenizer",
+                   "put the one that made the data back, which " + name + " no longer is"});
+  expect_parts(said({"convert", "--from", "ckpt", place_ / "lora", "--to", "hf", place_ / "with_other"}), {"warning: ", other[0]});
+  for (const std::vector<std::string>& by : {by_merged, by_run})
+    expect_parts(succeeded(run_program(plus(by, {"--tokenizer", name}))).err, {"warning: ", "to which they mean other texts"});
 }
 
 }  // namespace

@@ -241,6 +241,7 @@ TEST_F(Generate, TalksByATemplateWithAllThatWasSaid) {
   EXPECT_NE(full.err.find("--chat: the conversation has"), full.err.npos) << full.err;
   expect_one_line(talk("", {"--set", "parallel.tensor=2"}, how), 64, {"--chat: 2 ranks"});
   expect_one_line(talk("", {"--json"}, how), 64, {"--json", "--chat prints the text"});
+  expect_one_line(talk("", {"--prompt", "hi"}, how), 64, {"--prompt: --chat answers lines of standard input; "});
   expect_one_line(generate({"--chat"}), 64, {"--chat: tokenizer \"gpt2\" has no chat template", "chatml", "--prompt TEXT"});
 }
 

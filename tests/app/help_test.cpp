@@ -140,6 +140,7 @@ TEST(Help, UnknownNamesGetAHint) {
   EXPECT_NE(refusal({"help", "parallel", "zero"}).find("unknown argument \"zero\""), std::string::npos);
   EXPECT_NE(refusal({"help", "mlp"}).find("see trident help"), std::string::npos) << "not far from help";
   EXPECT_NE(refusal({"help", "--tensor-model-parallel-size"}).find("; did you mean parallel.tensor?"), std::string::npos);
+  EXPECT_NE(refusal({"help", "trl"}).find("; trident import FILE reads its files"), std::string::npos);
   EXPECT_NE(refusal({"help", "moe-grouped-gemm"}).find("dense models only"), std::string::npos);
 }
 

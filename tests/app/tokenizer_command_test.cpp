@@ -87,7 +87,9 @@ TEST_F(TokenizerCommand, LinesAreEncodedAndDecodedAgain) {
   refuse({"tokenizer", "decode", folder_ / "ids"}, 65, {"ids:2", "\"x\" is no token id"});
   write_file(folder_ / "ids", "50257\n");
   refuse({"tokenizer", "decode", folder_ / "ids"}, 65, {"ids:1]", "50257", "gpt2"});
-  refuse({"tokenizer", "encode", folder_ / "gone"}, 65, {"gone"});
+  refuse({"tokenizer", "encode", "no file"}, 65, {"no file: no such file; a text itself", "echo 'no file' | trident tokenizer"});
+  write_file(folder_ / "a.txt", "Hello  world\"\n");
+  EXPECT_EQ(output({"tokenizer", "encode", "--pieces", folder_ / "a.txt"}), "\"Hello\" \" \" \" world\" \"\\\"\"\n");
   refuse({"tokenizer", "encode", "--tokenizer", folder_ / "gone"}, 64, {"--tokenizer = ", "gone", "cl100k"});
   refuse({"tokenizer"}, 64, {"encode, decode, show, render or diff"});
 }
@@ -350,6 +352,12 @@ TEST_F(Conversations, AreRenderedAsTextAndNothingElse) {
   EXPECT_EQ(output({"tokenizer", "render", "--messages", folder_ / "m.json", "--template", "chatml"}),
             "<|im_start|>user\nab<|end|><|im_end|>\n<|im_start|>assistant\nabb<|im_end|>\n");
   refuse({"tokenizer", "render", "--messages", folder_ / "m.json"}, 64, {"--tokenizer DIR", "chatml"});
+  EXPECT_EQ(output({"tokenizer", "render", "--messages", folder_ / "m.json", "--tokenizer", chat, "--ids"}),
+            "27 20 26 23 24 4 13 3 24 25 28 0 26 1 28\n") << "as data prepare --chat writes them";
+  refuse({"tokenizer", "render", "--messages", folder_ / "m.json", "--template", "chatml", "--ids"}, 64,
+         {"--ids: no tokenizer says which", "--tokenizer"});
+  refuse({"tokenizer", "render", "--messages", "How are you?", "--tokenizer", chat}, 65,
+         {"\"content\": \"How are you?\"}]"});
   write_file(folder_ / "m.json", "[{\"role\": \"assistant\", \"content\": null, \"tool_calls\": [{}]}]");
   for (const char* name : {"chatml", "llama3"})
     refuse({"tokenizer", "render", "--messages", folder_ / "m.json", "--template", name}, 65, {"content is text"});

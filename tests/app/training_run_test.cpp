@@ -358,7 +358,8 @@ TEST_F(PackedRun, ConversationsThatAreNotPackedGetTheLineThatPacksThem) {
       "; pack them: " + pack + ", and train with --set data.samples=packed --set data.train=" + chat + "-packed";
   expect_parts(said("stream"),
                {"data.samples = \"stream\": ", "chat has a .mask, as conversations have, and samples run across them" + remedy});
-  expect_parts(said("packed"), {"is of single documents, and most of a sample is padding" + remedy});
+  expect_parts(said("packed"), {"is of single documents, and most of a sample is padding" + remedy, "; a pack has about ",
+                                " documents, so that a step of batch.global = ", " documents in place of "});
 }
 
 TEST_F(PackedRun, EvaluationsTakePacksAsTrainingDoes) {

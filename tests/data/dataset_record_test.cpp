@@ -226,9 +226,15 @@ TEST_F(RecordTest, TrainingComparesTokenizers) {
   EXPECT_TRUE(check_records(std::vector{a, same}, nullptr, "data.tokenizer", 50304).empty());
   expect_error<DataError>(
       [&] { check_records(std::vector{a}, &others_, "data.tokenizer", 50257); },
-      {record_path(a) + ": was made by tokenizer \"ours\"", "data.tokenizer is tokenizer \"others\"",
-       "name the one that made the data, --set data.tokenizer=ours, or"});
-  expect_error<DataError>([&] { check_records(std::vector{a}, &others_, "--tokenizer", 50257); }, {"data, --tokenizer ours, or"});
+      {record_path(a) + ": was made by tokenizer \"ours\"", "the one in use is tokenizer \"others\"",
+       "put the one that made the data back, which ours no longer is, or"});
+  const std::string known = put("known", NamedTokenizer("gpt2", "a")), bytes = put("bytes", *load_tokenizer("bytes", "T"));
+  expect_error<DataError>([&] { check_records(std::vector{known}, &others_, "--tokenizer", 50257); },
+                          {"put the one that made the data back, which gpt2 no longer is, or"});
+  expect_error<DataError>([&] { check_records(std::vector{bytes}, &others_, "--tokenizer", 50257); },
+                          {"name the one that made the data, --tokenizer bytes, or"});
+  expect_error<DataError>([&] { check_records(std::vector{bytes}, &others_, "data.tokenizer", 50257); },
+                          {"name the one that made the data, --set data.tokenizer=bytes, or"});
   expect_error<DataError>([&] { check_records(std::vector{a, b}, nullptr, "data.tokenizer", 50257); },
                           {record_path(b) + ": was made by tokenizer \"others\"", record_path(a) + " is tokenizer \"ours\""});
   expect_error<DataError>([&] { check_records(std::vector{a}, nullptr, "data.tokenizer", 50000); },

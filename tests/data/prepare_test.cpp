@@ -155,6 +155,7 @@ TEST_F(PrepareTest, BadLinesAreNamed) {
   expect("{\"prompt\": \"a\", \"chosen\": \"b\", \"rejected\": \"c\"}\n", "1", "no key \"text\", and --preference reads pairs");
   expect("{\"text\": 5}\n", "1", "\"text\" is neither a string nor a list of token ids");
   expect("{\"text\": null}\n", "1", "is neither a string");
+  expect("{\"text\": null, \"messages\": []}\n", "1", "is neither a string nor a list of token ids, and --chat");
 }
 
 TEST_F(PrepareTest, LoneSurrogatesAreReplacedAndCounted) {
@@ -166,21 +167,35 @@ TEST_F(PrepareTest, LoneSurrogatesAreReplacedAndCounted) {
 
 TEST_F(PrepareTest, BadLinesAreLeftOutAndCounted) {
   std::string lines;
-  for (int i = 0; i < 40000; ++i) lines += i % 10000 == 9 ? "{\"text\": NaN}\n" : "{\"text\": \"a line of text\"}\n";
+  for (int i = 0; i < 40000; ++i) lines += i % 2500 == 9 ? "{\"text\": NaN}\n" : "{\"text\": \"a line of text\"}\n";
   const std::string path = input("bad.jsonl", lines);
+  std::vector<std::string> refusals;
   for (const int workers : {1, 3}) {
     std::vector<std::string> shown;
     PrepareOptions options{.overwrite = Overwrite::kYes, .workers = workers};
-    options.most_bad_lines = 4;
+    options.most_bad_lines = 16;
     options.on_bad_line = [&](const std::string& why) { shown.push_back(why); };
     const PrepareStats stats = prepare({path}, options);
-    EXPECT_EQ(stats.bad_lines, 4);
-    EXPECT_EQ(stats.documents, 39996);
-    ASSERT_EQ(shown.size(), 3u);
-    expect_parts(shown[1], {"bad.jsonl:10010:10: not valid JSON: \"NaN\""});
-    options.most_bad_lines = 3;
-    expect_error<DataError>([&] { prepare({path}, options); }, {"bad.jsonl:30010:10: ", "4 bad lines, and --most-bad allows 3"});
+    EXPECT_EQ(stats.bad_lines, 16);
+    EXPECT_EQ(stats.documents, 39984);
+    ASSERT_EQ(shown.size(), 10u);
+    expect_parts(shown[1], {"bad.jsonl:2510:10: not valid JSON: \"NaN\""});
+    options.most_bad_lines = 15;
+    expect_error<DataError>([&] { prepare({path}, options); }, {"bad.jsonl:37510:10: ", "16 bad lines, and --most-bad allows 15"});
+    options.most_bad_lines.reset();
+    refusals.push_back(error_of<DataError>([&] { prepare({path}, options); }));
   }
+  EXPECT_EQ(refusals[0], refusals[1]) << "whatever the number of workers";
+  expect_parts(refusals[0], {"bad.jsonl:10:10: ", "; also " + path + ":2510:10: ", "; --skip-bad-lines leaves such lines out"});
+  std::string many;
+  for (int i = 0; i < 30; ++i) many += i % 2 == 0 ? "3\n" : "{\"text\": \"a\"}\n";
+  const std::string half = error_of<DataError>([&] { prepare({input("half.jsonl", many)}); });
+  expect_parts(half, {"half.jsonl:1:1: not a JSON object", "half.jsonl:19:1: ", "; also 5 more; --skip-bad-lines"});
+  EXPECT_EQ(half.find("half.jsonl:21:"), std::string::npos) << half;
+  // Where every line is bad, the first says why, and nothing is to be left out.
+  const std::string all = error_of<DataError>([&] { prepare({input("all.jsonl", "{\"messages\": []}\n{\"messages\": []}\n")}); });
+  EXPECT_EQ(all.find("; also"), std::string::npos) << all;
+  EXPECT_EQ(all.find("--skip-bad-lines"), std::string::npos) << all;
 }
 
 // Skipped members are not built, and a line has a limit of its own.

@@ -140,6 +140,7 @@ TEST_F(StoredBases, ABaseMayMoveAndIsFoundAgainWhenItIsNamed) {
   expect_error<ConfigError>([&] { tune("run", {"run.steps=3"}); }, says);
   expect_error<ConfigError>([&] { use("run"); }, says);
   expect_error<ConfigError>([&] { tune("run", {"run.steps=3"}, folder_ / "nowhere"); }, {base_, folder_ / "nowhere"});
+  expect_error<ConfigError>([&] { tune("run", {"run.steps=3"}, folder_ / "mvoed"); }, {"convert); did you mean \"moved\"?"});
   use("run", {"model.init_from=" + moved});
   tune("run", {"run.steps=3"}, moved);
   EXPECT_EQ(losses("run"), losses("whole"));

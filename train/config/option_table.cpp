@@ -203,7 +203,7 @@ std::vector<Option> adapter_options() {
                             "weights of 4 bits are not built yet (model.quantize); use lora, beside weights in "
                             "precision.compute"}}},
       {.path = "adapter.r", .takes = kInteger, .fallback = "8", .doc = "Rank: rows of A, columns of B.", .range = {1, 65536}},
-      {.path = "adapter.alpha", .takes = kNumber, .fallback = "8", .doc = "What B A is multiplied by, over r.", .range = kPositive},
+      {.path = "adapter.alpha", .takes = kNumber, .fallback = "8", .doc = "B A is multiplied by alpha / r.", .range = kPositive},
       {.path = "adapter.dropout", .takes = kNumber, .fallback = "0", .doc = "Dropout probability of what A multiplies.",
        .range = kProbability},
       {.path = "adapter.target_modules", .takes = kString | kTexts, .fallback = "[\"all-linear\"]",

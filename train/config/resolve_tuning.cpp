@@ -61,8 +61,8 @@ std::int64_t layer_of(const std::string& module) {
   std::vector<std::string_view> words;
   for (const std::string& module : modules)
     if (std::ranges::find(words, last_word(module)) == words.end()) words.push_back(last_word(module));
-  refuse(key, fmt::format("{} is no module of the model{}; it has {}", in_quotes(text), name_hint(last_word(text), words),
-                          fmt::join(words, ", ")));
+  refuse(key, fmt::format("{} is no module of the model; it has {}{}", in_quotes(text), fmt::join(words, ", "),
+                          name_hint(last_word(text), words)));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include "core/check.h"
 #include "core/counted.h"
 #include "core/file_io.h"
+#include "core/foreign_folder.h"
 #include "core/int_math.h"
 #include "core/shell_word.h"
 #include "data/dataset_files.h"
@@ -143,16 +144,23 @@ void compare_packs(RunInputs& inputs) {
   for (const TokenSource& source : inputs.sources.train)
     (origin_in_record(source.dataset->prefix()).packed ? packed : other) = &source;
   const TrainConfig& config = inputs.plan.config;
-  const auto note = [&](std::string_view why) {
+  const auto note = [&](const std::string& why, const std::string& more = "") {
     const std::string& prefix = other->dataset->prefix();
     inputs.plan.notes.push_back(
-        fmt::format("data.samples = {}: {} {}; pack them: {}, and train with --set data.samples=packed --set {}",
+        fmt::format("data.samples = {}: {} {}; pack them: {}, and train with --set data.samples=packed --set {}{}",
                     in_quotes(to_string(config.data.samples)), other->label, why, pack_command(prefix, config.batch.sequence),
-                    for_shell(fmt::format("data.train={}-packed", prefix))));
+                    for_shell(fmt::format("data.train={}-packed", prefix)), more));
   };
   if (packed == nullptr && config.data.is_packed() &&
       2 * other->num_tokens < other->num_samples(config.batch.sequence) * config.batch.sequence)
-    note("is of single documents, and most of a sample is padding");
+  {
+    const double in_pack = static_cast<double>(other->num_samples(config.batch.sequence) * config.batch.sequence) /
+                           static_cast<double>(std::max<std::int64_t>(1, other->num_tokens));
+    const char* const things = config.loss.is_dpo() ? "pairs" : "documents";
+    note(fmt::format("is of single {}, and most of a sample is padding", things),
+         fmt::format("; a pack has about {0:.1f} {1}, so that a step of batch.global = {2} learns from {3:.0f} {1} in place of {2}",
+                     in_pack, things, config.batch.global, in_pack * static_cast<double>(config.batch.global)));
+  }
   if (packed == nullptr && other->dataset->mask() != nullptr && !config.data.finds_documents())
     note("has a .mask, as conversations have, and samples run across them");
   if (packed == nullptr) return;
@@ -289,10 +297,21 @@ std::optional<int> first_core_here(const LaunchSite& place, const MachineFacts& 
   return core_for_rank(place.first_local, local_ranks, threads);
 }
 
+namespace {
+
+TokenSources open_sources(const TrainConfig& config, const ReadAt& read_at) {
+  const DataConfig& data = config.data;
+  PrepareHint hint{data.tokenizer.value_or(""), data.is_packed() ? config.batch.sequence : 0};
+  if (hint.tokenizer.empty() && config.model.init_from && is_hf_folder(hub_snapshot(*config.model.init_from)))
+    hint.tokenizer = *config.model.init_from;
+  return open_token_sources(data.train, data.valid, data.split, read_at, data.samples, hint);
+}
+
+}  // namespace
+
 TrainConfig with_steps_of_epochs(TrainConfig config) {
   if (!config.run.epochs) return config;
-  const DataConfig& data = config.data;
-  const TokenSources sources = open_token_sources(data.train, data.valid, data.split, ::pread, data.samples);
+  const TokenSources sources = open_sources(config, ::pread);
   config.run.steps = steps_of_epochs(*config.run.epochs, samples_of(sources.train, config.batch.sequence), config.batch.global);
   return config;
 }
@@ -328,7 +347,7 @@ TrainConfig with_facts_of_files(TrainConfig config, bool reads_masks) {
 
 void open_data(RunInputs& inputs, bool looks, const ReadAt& read_at) {
   const TrainConfig& config = inputs.plan.config;
-  inputs.sources = open_token_sources(config.data.train, config.data.valid, config.data.split, read_at, config.data.samples);
+  inputs.sources = open_sources(config, read_at);
   if (looks) compare_tokenizers(inputs, read_at), compare_packs(inputs), refuse_pairs(inputs);
   refuse_other_masks(inputs);
   if (looks && config.data.is_packed()) look_at_samples(inputs);

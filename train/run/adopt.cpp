@@ -93,12 +93,14 @@ void add_boundaries(JsonValue& out, const DataConfig& data, const DataConfig& ot
   out.set("data.eod", eod);
 }
 
+constexpr std::string_view kBeginAnew =
+    "begin anew: --set run.overwrite=true sets aside what is there, another run.dir leaves it";
+
 // `allowed`: the name in checkpoint.allow that consents.
 [[noreturn]] void refuse(const Difference& difference, std::string_view allowed, const Resume& resume) {
   throw ConfigError(
-      fmt::format("{} = {}: the checkpoint {} was trained with {}; give that value, list {} in checkpoint.allow, or "
-                  "begin anew: --set run.overwrite=true sets aside what is there, another run.dir leaves it",
-                  difference.path, difference.a, resume.folder, difference.b, in_quotes(allowed)));
+      fmt::format("{} = {}: the checkpoint {} was trained with {}; give that value, list {} in checkpoint.allow, or {}",
+                  difference.path, difference.a, resume.folder, difference.b, in_quotes(allowed), kBeginAnew));
 }
 
 [[noreturn]] void refuse_adapters(const Difference& difference, bool had_adapters, const Resume& resume) {
@@ -213,14 +215,6 @@ JsonValue column_of(const JsonValue& fingerprint, std::string_view key) {
   return values;
 }
 
-// All training data have one, as far as their records say.
-std::string tokenizer_of(const JsonValue& fingerprint) {
-  const JsonValue names = column_of(fingerprint, "tokenizer");
-  for (const JsonValue& name : names.items())
-    if (name.is_string() && !name.as_string().empty()) return name.as_string();
-  return "";
-}
-
 // Keys that values do not depend on, or that later training may change.
 ModelConfig architecture_of(ModelConfig model) {
   model.residual_dropout = model.embedding_dropout = 0;
@@ -328,9 +322,17 @@ JsonValue data_fingerprint(const std::vector<DataFacts>& training) {
   return items;
 }
 
+// All training data have one, as far as their records say.
+std::string tokenizer_of_data(const JsonValue& fingerprint) {
+  const JsonValue names = column_of(fingerprint, "tokenizer");
+  for (const JsonValue& name : names.items())
+    if (name.is_string() && !name.as_string().empty()) return name.as_string();
+  return "";
+}
+
 void check_resumed_data(const TrainConfig& config, const std::vector<DataFacts>& training, const Resume& resume) {
   const JsonValue now = data_fingerprint(training), &then = resume.manifest.data;
-  const std::string tokenizer = tokenizer_of(now), earlier = tokenizer_of(then);
+  const std::string tokenizer = tokenizer_of_data(now), earlier = tokenizer_of_data(then);
   // Other data may be meant, and other tokens are not: to the weights ids mean texts.
   if (!tokenizer.empty() && !earlier.empty() && tokenizer != earlier && !allows(config, "data.tokenizer"))
     throw ConfigError(
@@ -340,8 +342,15 @@ void check_resumed_data(const TrainConfig& config, const std::vector<DataFacts>&
   if (allows(config, "data.train")) return;
   for (const char* const key : {"sizes", "content"}) {
     if (key == std::string_view("sizes") && allows(config, "data.split")) continue;
-    if (const auto difference = first_difference(column_of(now, key), column_of(then, key), "data.train"))
-      refuse({"data.train", difference->a, difference->b}, "data.train", resume);
+    const auto difference = first_difference(column_of(now, key), column_of(then, key), "data.train");
+    if (!difference) continue;
+    const auto path = [](const WeightedPath& source) { return source.path; };
+    const bool is_same = std::ranges::equal(config.data.train, config_of(resume).config.data.train, {}, path, path);
+    throw ConfigError(
+        fmt::format("data.train: {} the checkpoint {} was trained with: {}, and then {}; {}, list \"data.train\" in "
+                    "checkpoint.allow to go on with these, or {}",
+                    is_same ? "the files are others by now than those" : "other data than", resume.folder, difference->a,
+                    difference->b, is_same ? "put the earlier ones back" : "name those", kBeginAnew));
   }
 }
 

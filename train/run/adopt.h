@@ -1,6 +1,7 @@
 // A configuration must agree in these with the checkpoint that the run goes on from, or begins with.
 #pragma once
 
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -25,9 +26,10 @@ void adopt(TrainConfig& config, Resume& resume);
 // where the tensors that get a row for each of them train.
 void check_initial_model(const TrainConfig& config, const std::vector<ManifestTensor>& tensors, const Resume& initial);
 
-// The first describes the training data, whatever their paths; the second refuses (ConfigError) others than the
-// checkpoint's, unless checkpoint.allow lists data.train.
+// The first describes the training data, whatever their paths; the second is the fingerprint of the tokenizer that made them, ""
+// where it is not known; the third refuses (ConfigError) others than the checkpoint's, unless checkpoint.allow lists data.train.
 JsonValue data_fingerprint(const std::vector<DataFacts>& training);
+std::string tokenizer_of_data(const JsonValue& fingerprint);
 void check_resumed_data(const TrainConfig& config, const std::vector<DataFacts>& training, const Resume& resume);
 
 }  // namespace trident

@@ -16,6 +16,7 @@
 #include "data/dataset_files.h"
 #include "data/dataset_record.h"
 #include "train/config/stored_config.h"
+#include "train/run/adopt.h"
 #include "train/run/resume.h"
 
 namespace trident {
@@ -93,6 +94,10 @@ std::optional<DataTokenizer> tokenizer_of_data(const WeightsSource& source) {
   return std::nullopt;
 }
 
+std::string made_with(const DataTokenizer& made_by) {
+  return fmt::format("its data were made with --tokenizer {}", for_shell(made_by.name));
+}
+
 bool has_tokenizer_files(const std::string& folder) {
   constexpr const char* kFiles[] = {"tokenizer.json", "tokenizer.model", "tekken.json", "vocab.json", "merges.txt"};
   return std::ranges::any_of(kFiles, [&](const char* file) { return is_there(folder + "/" + file); }) ||
@@ -158,23 +163,48 @@ std::vector<std::int32_t> ends_of_model(const WeightsSource& source) {
   return ends;
 }
 
-ModelTokenizer find_tokenizer(const std::optional<std::string>& named, const DataConfig& configured, const WeightsSource& source,
-                              std::string_view key) {
-  if (named) return {load_tokenizer(*named, "--tokenizer")};
-  if (configured.tokenizer) return {load_tokenizer(place_of_tokenizer(*configured.tokenizer, source), "data.tokenizer")};
+namespace {
+
+// `takes_that_of_data`: where no files are there, the tokenizer that the data's record names.
+ModelTokenizer tokenizer_among_files(const WeightsSource& source, bool takes_that_of_data, std::string_view key) {
   std::optional<std::string> folder = added_tokenizer_of(source);
   if (!folder) folder = hf_files_of(source);
   if (!folder || !has_tokenizer_files(*folder)) {
     std::optional<DataTokenizer> made_by = tokenizer_of_data(source);
     if (!made_by) return {};
-    if (made_by->tokenizer != nullptr && configured.tokenizer_was_auto) return {std::move(made_by->tokenizer)};
-    return {nullptr, Error(ExitCode::kConfig, fmt::format("its data were made with --tokenizer {}", for_shell(made_by->name)))};
+    if (made_by->tokenizer != nullptr && takes_that_of_data) return {std::move(made_by->tokenizer)};
+    return {nullptr, Error(ExitCode::kConfig, made_with(*made_by))};
   }
   try {
     return {load_tokenizer(*folder, key)};
   } catch (const Error& error) {
     return {nullptr, error};
   }
+}
+
+// A checkpoint says which tokenizer made its data; a model's own files are looked at where they are not `used` themselves.
+std::optional<Error> why_other(const Tokenizer& used, bool is_named, const WeightsSource& source) {
+  std::string learned = tokenizer_of_data(source.manifest.data);
+  if (learned.empty() && is_named)
+    if (const auto own = tokenizer_among_files(source, true, "").tokenizer) learned = own->fingerprint();
+  if (learned.empty() || learned == used.fingerprint()) return std::nullopt;
+  const std::optional<DataTokenizer> made_by = tokenizer_of_data(source);
+  return DataError(fmt::format("{}: the model learned ids of the tokenizer {}{}, and {} is {} now, to which they mean other texts; "
+                               "put the files of that one back, or name a folder that has them in --tokenizer",
+                               source.folder, learned, made_by ? fmt::format(" ({})", made_with(*made_by)) : "",
+                               in_quotes(used.name()), used.fingerprint()));
+}
+
+}  // namespace
+
+ModelTokenizer find_tokenizer(const std::optional<std::string>& named, const DataConfig& configured, const WeightsSource& source,
+                              std::string_view key) {
+  const std::optional<std::string>& in_config = configured.tokenizer;
+  ModelTokenizer found = named       ? ModelTokenizer{load_tokenizer(*named, "--tokenizer")}
+                         : in_config ? ModelTokenizer{load_tokenizer(place_of_tokenizer(*in_config, source), "data.tokenizer")}
+                                     : tokenizer_among_files(source, configured.tokenizer_was_auto, key);
+  if (found.tokenizer != nullptr) found.other = why_other(*found.tokenizer, named.has_value(), source);
+  return found;
 }
 
 std::unique_ptr<Tokenizer> tokenizer_of_run(const DataConfig& data) {

@@ -39,6 +39,7 @@ std::vector<std::int32_t> ends_of_model(const WeightsSource& source);
 struct ModelTokenizer {
   std::unique_ptr<Tokenizer> tokenizer;  // or none
   std::optional<Error> refused = {};     // why that among hf_files_of() is not read, or what made the data where that is gone, too
+  std::optional<Error> other = {};       // DataError: it is another than the one whose ids the model learned
 };
 
 // `named`: --tokenizer; else that of `configured`; else the one among hf_files_of(); else, where `configured` was auto, the one

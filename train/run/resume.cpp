@@ -275,7 +275,8 @@ Resume find_base(const Resume& checkpoint, const std::optional<std::string>& ini
     if (!then || recorded_path(*init_from) != *then) path = hub_snapshot(*init_from);
   }
   if (!is_there(path))
-    refuse_base(checkpoint, path == checkpoint.manifest.base ? "nothing is there any more" : fmt::format("there is no {}", path));
+    refuse_base(checkpoint, path == checkpoint.manifest.base ? "nothing is there any more" : fmt::format("there is no {}", path),
+                hint_beside(path));
   try {
     return initial_at(path);
   } catch (const NotPermitted&) {

@@ -117,11 +117,11 @@ std::vector<std::string> WeightsReader::notes() const {
   return notes;
 }
 
-void refuse_base(const WeightsSource& checkpoint, const std::string& why) {
+void refuse_base(const WeightsSource& checkpoint, const std::string& why, const std::string& hint) {
   throw ConfigError(
       fmt::format("{}: its frozen weights are those of {}, and {}; put them there again, or name the folder that has them "
-                  "now (--set model.init_from=DIR of train, eval, generate and convert)",
-                  checkpoint.folder, checkpoint.manifest.base, why));
+                  "now (--set model.init_from=DIR of train, eval, generate and convert){}",
+                  checkpoint.folder, checkpoint.manifest.base, why, hint));
 }
 
 namespace {

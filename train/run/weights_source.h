@@ -60,8 +60,8 @@ class WeightsReader {
   std::unique_ptr<WeightsReader> base_;
 };
 
-// ConfigError naming the checkpoint, its base as recorded, and why that does not serve.
-[[noreturn]] void refuse_base(const WeightsSource& checkpoint, const std::string& why);
+// ConfigError naming the checkpoint, its base as recorded, and why that does not serve; `hint` ends it.
+[[noreturn]] void refuse_base(const WeightsSource& checkpoint, const std::string& why, const std::string& hint = "");
 // Refuses (ConfigError, both named) a base in which a tensor has another hash than the checkpoint says, or the PEFT folder that is
 // merged into it or trains beside it. `found`: of all ranks together, of the model's `tensors`; 0: not read.
 void check_base(const WeightsSource& source, const ContentHashes& found, std::span<const ManifestTensor> tensors);
