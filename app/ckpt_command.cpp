@@ -1,4 +1,6 @@
 // trident ckpt ls DIR | show DIR[/STEP] | verify DIR[/STEP] | diff A B | prune DIR
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <ctime>
@@ -30,6 +32,7 @@
 #include "core/random_token.h"
 #include "report/table.h"
 #include "train/config/stored_config.h"
+#include "train/run/run_manifest.h"
 
 namespace trident {
 namespace {
@@ -79,7 +82,7 @@ std::string base_text(const Manifest& manifest) {
 }
 
 std::string step_text(const CheckpointEntry& entry) {
-  return entry.parts.mark.empty() ? fmt::format("{}", entry.parts.step) : entry.name.substr(5);
+  return fmt::format("{}{}", entry.parts.step, entry.name.substr(checkpoint_name(entry.parts.step).size()));
 }
 
 // The cells are step, size, age, health and content.
@@ -209,6 +212,15 @@ void ckpt_ls(const std::string& path, const CommandContext& context) {
   context.out << to_text(table);
 }
 
+// The configuration of the run that wrote a checkpoint; nothing if it is none that this version reads.
+std::optional<TrainConfig> config_of(const Manifest& manifest) {
+  try {
+    return read_stored(manifest.config, "manifest.json").config;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 void ckpt_show(const std::string& path, const CommandContext& context) {
   StoredTensors checkpoint(find_checkpoint(path));
   warn(checkpoint.lock_note(), context);
@@ -219,10 +231,18 @@ void ckpt_show(const std::string& path, const CommandContext& context) {
   };
   out << on_one_line(checkpoint.folder()) << '\n';
   print_state(manifest, out);
+  if (const std::optional<TrainConfig> config = config_of(manifest)) {
+    std::vector<std::string> data;
+    for (const WeightedPath& file : config->data.train) data.push_back(file.path);
+    line("trained on", fmt::format("{}, batches of {} x {} tokens, learning rate {:g}", fmt::join(data, ", "), config->batch.global,
+                                   config->batch.sequence, config->optimizer.lr));
+  }
   line("content", content_text(manifest) + base_text(manifest));
   line("files", fmt::format("{}, {}", manifest.files.size(), bytes_text(total_bytes(manifest))));
   line("written", utc_text(manifest.written_unix));
-  line("written by", facts_text(manifest.writer));
+  JsonValue writer = manifest.writer;
+  if (const std::string layout = saved_layout(manifest); !layout.empty()) writer.set("saved_with", layout);
+  line("written by", facts_text(writer));
   std::size_t names = 0, shapes = 0;
   for (const ManifestTensor& tensor : manifest.tensors) {
     names = std::max(names, on_one_line(tensor.name).size());
@@ -294,15 +314,6 @@ std::vector<AppendFile> hold_run_files(const std::string& folder, const std::str
   return held;
 }
 
-// The configuration of the run that wrote a checkpoint; nothing if it is none that this version reads.
-std::optional<TrainConfig> config_of(const Manifest& manifest) {
-  try {
-    return read_stored(manifest.config, "manifest.json").config;
-  } catch (const Error&) {
-    return std::nullopt;
-  }
-}
-
 KeepRules rules_of(const PruneRequest& request, const std::optional<TrainConfig>& config, const Manifest& newest) {
   KeepRules rules;
   if (config) {
@@ -351,6 +362,8 @@ void ckpt_prune(const PruneRequest& given, const CommandContext& context) {
   const Pruned done = request.dry_run ? pruned : prune_checkpoints(request.folder, rules);
   std::ostream& out = context.out;
   for (const std::int64_t step : done.locked) out << fmt::format("{} stays: a reader has locked it\n", checkpoint_name(step));
+  for (const CheckpointEntry& entry : list_checkpoints(request.folder, [](const CheckpointEntry&, const Manifest&) {}))
+    if (entry.parts.mark == kAsideMark) out << fmt::format("{} stays: it was set aside; rm -r removes it\n", entry.name);
   std::int64_t bytes = 0;
   for (const std::int64_t step : done.removed) {
     bytes += sizes[step];
@@ -371,7 +384,11 @@ void one_path(const Arguments& arguments, const CommandContext& context, CLI::Ap
               void (*run)(const std::string&, const CommandContext&)) {
   std::string path;
   app.add_option(name, path, what)->required();
-  if (!parse_flags(app, arguments, context)) return;
+  const auto step_of = [&](const std::string& word, const std::string&) {
+    const bool is_step = !word.empty() && std::ranges::all_of(word, [](char c) { return c >= '0' && c <= '9'; });
+    return is_step ? fmt::format("say {}/{} for step {}", path, word, word) : "";
+  };
+  if (!parse_flags(app, arguments, context, {.instead = step_of})) return;
   run(path, context);
 }
 

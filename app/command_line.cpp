@@ -7,6 +7,7 @@
 #include <array>
 #include <cctype>
 #include <cmath>
+#include <iterator>
 #include <optional>
 #include <sstream>
 
@@ -34,6 +35,9 @@ std::string nearest_flag(const CLI::App& app, const std::string& argument) {
   for (const CLI::Option* option : app.get_options())
     for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   const std::string flag = argument.substr(0, argument.find('='));
+  std::vector<std::string> longer;
+  std::ranges::copy_if(names, std::back_inserter(longer), [&](const std::string& name) { return name.starts_with(flag + "-"); });
+  if (flag.starts_with("--") && !longer.empty()) return fmt::format("{}", fmt::join(longer, " or "));
   return std::string(likely_name(flag, std::vector<std::string_view>(names.begin(), names.end())));
 }
 

@@ -17,8 +17,7 @@ namespace {
 constexpr int kReloadSeconds = 5;
 
 // Returns whether a run goes on; a page that `reloads` is then to be written again.
-bool write_page(const std::vector<std::string>& folders, const std::string& output, bool reloads) {
-  const std::vector<RunFolder> runs = read_run_folders(runs_at(folders));
+bool write_page(const std::vector<RunFolder>& runs, const std::string& output, bool reloads) {
   const bool goes_on = std::ranges::any_of(runs, &RunFolder::is_written);
   ReportPage page = run_page(runs);
   if (reloads && goes_on) page.reload_seconds = kReloadSeconds;
@@ -57,14 +56,17 @@ void report_command(const Arguments& arguments, const CommandContext& context) {
                              : runs.size() == 1    ? runs.front() + "/report.html"
                                                    : "report.html";
   const StopRequest stop({SIGTERM, SIGINT, SIGHUP});
-  bool goes_on = write_page(runs, output, watch);
+  const auto read = [&] { return read_run_folders(runs_at(runs)); };
+  const std::vector<RunFolder> first = read();
+  bool goes_on = write_page(first, output, watch);
+  if (first.size() > 1) context.out << to_text(runs_table(first));
   context.out << fmt::format("{}: open it in a browser{}\n", on_one_line(output),
                              watch && goes_on ? "; it is written again every 5 s" : "")
               << std::flush;
   while (watch && goes_on && stop.pending() == 0) {
     for (int tenths = 0; tenths < 10 * kReloadSeconds && stop.pending() == 0; ++tenths)
       std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    goes_on = write_page(runs, output, stop.pending() == 0);
+    goes_on = write_page(read(), output, stop.pending() == 0);
   }
 }
 

@@ -83,7 +83,8 @@ std::string checkpoint_path(const std::string& path) {
   std::string given = path;
   while (given.size() > 1 && given.back() == '/') given.pop_back();
   const fs::path parts(given);
-  const std::string last = parts.filename().string();
+  std::string last = parts.filename().string();
+  if (last.starts_with("step-")) last.erase(0, 5);
   const bool is_step = !last.empty() && last.size() <= 18 && std::ranges::all_of(last, [](char c) { return c >= '0' && c <= '9'; });
   if (!is_step || is_there(given)) return folder_meant(given);
   return (fs::path(folder_meant(parts.parent_path().string())) / checkpoint_name(std::atoll(last.c_str()))).string();

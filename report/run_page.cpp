@@ -160,7 +160,10 @@ ReportSection runs_section(const std::vector<RunFolder>& runs) {
       const double valid = last(run.evals, "valid_loss");
       const double accuracy = last(run.evals, "valid_accuracy");  // of pairs, whose loss has no perplexity
       add("validation loss", valid, fmt::format("{:.4f}", valid),
-          std::isfinite(accuracy) ? fmt::format("accuracy {:.4f}", accuracy) : fmt::format("perplexity {:.2f}", std::exp(valid)));
+          (std::isfinite(accuracy) ? fmt::format("accuracy {:.4f}", accuracy) : fmt::format("perplexity {:.2f}", std::exp(valid))) +
+              (run.evals.size() > 1 ? fmt::format("; {:.4f} at step {}", number(run.evals.front(), "valid_loss"),
+                                                  step_text(number(run.evals.front(), "step")))
+                                    : ""));
       add("tokens/s", speed, rounded_text(speed),
           std::isfinite(mfu) ? fmt::format("{} MFU, last logged step", percent_text(mfu)) : "last logged step");
     }
@@ -168,19 +171,26 @@ ReportSection runs_section(const std::vector<RunFolder>& runs) {
     BulletList facts{{fmt::format("State: {}", state_text(run)), fmt::format("Folder: {}", run.path)}};
     if (const JsonValue* const start = last_start(run))
       facts.items.push_back(fmt::format("Last start: {}: {}", time_text(*start, "time"), command_text(*start)));
+    const auto paths = [&](std::string_view key) {
+      std::string all;
+      for (const JsonValue& file : items(setting(run, "data", key))) all += (all.empty() ? "" : ", ") + words(file, "path");
+      return all;
+    };
+    const auto fact = [&](std::string_view name, const std::string& text) {
+      if (!text.empty()) facts.items.push_back(fmt::format("{}: {}", name, text));
+    };
+    fact("Data", paths("train"));
+    fact("Validation data", paths("valid"));
+    fact("Begins with the weights of", words(setting(run, "model", "init_from")));
+    if (const std::string type = words(setting(run, "adapter", "type")); !type.empty())
+      fact("Adapters", fmt::format("{}, r {}, on {}", type, step_text(number(setting(run, "adapter", "r"))),
+                                   joined(setting(run, "adapter", "target_modules"), ", ")));
     const JsonValue::Array& starts = items(run.run.find("starts"));
     if (const auto bad = std::count_if(starts.begin(), std::prev(starts.end(), starts.empty() ? 0 : 1), ended_badly); bad > 0)
       facts.items.push_back(fmt::format("Earlier starts with a bad end: {} (see Starts)", bad));
     section.blocks.emplace_back(std::move(facts));
   } else {
-    Table table{"", {{"run", true}, {"state", true}, {"training loss"}, {"validation loss"}, {"tokens/s"}}};
-    for (const RunFolder& run : runs) {
-      const auto loss = [](double value) { return std::isfinite(value) ? fmt::format("{:.4f}", value) : ""; };
-      const double speed = last(run.metrics, "tokens_per_s");
-      table.rows.push_back({run.name, state_text(run), loss(last(run.metrics, "loss")), loss(last(run.evals, "valid_loss")),
-                            std::isfinite(speed) ? rounded_text(speed) : ""});
-    }
-    section.blocks.emplace_back(std::move(table));
+    section.blocks.emplace_back(runs_table(runs));
   }
   BulletList remarks;
   for (const RunFolder& run : runs)
@@ -364,8 +374,12 @@ std::optional<Table> comparison_table_of(const RunFolder& run) {
     const double predicted = number(pair, "predicted"), measured = number(pair, "measured");
     if (std::isfinite(predicted) && std::isfinite(measured)) table.rows.push_back({name, text(predicted), text(measured)});
   };
-  for (const JsonValue& part : items(run.comparison.find("parts"))) add(joined(part.find("parts"), " + "), &part, seconds_text);
-  add("step", run.comparison.find("step_seconds"), seconds_text);
+  const JsonValue* const step = run.comparison.find("step_seconds");
+  const double least = 0.001 * std::max(number(step, "predicted"), number(step, "measured"));
+  for (const JsonValue& part : items(run.comparison.find("parts")))
+    if (!(number(part, "predicted") < least && number(part, "measured") < least))
+      add(joined(part.find("parts"), " + "), &part, seconds_text);
+  add("step", step, seconds_text);
   add("bubble (idle over ideal)", run.comparison.find("bubble_over_ideal"), [](double it) { return fmt::format("{:.3f}", it); });
   const auto bytes = [](double it) { return bytes_text(it); };
   add("arena of the largest rank", run.comparison.find("arena_bytes"), bytes);
@@ -471,6 +485,37 @@ std::string state_text(const RunFolder& run) {
   if (run.is_written) return fmt::format("going on: {}", at);
   if (std::isfinite(failed) && !(failed < number(start, "time"))) return fmt::format("failed: {}", words(run.failure, "message"));
   return fmt::format("{}: {}", start == nullptr ? "nobody writes it" : "killed or cut off", at);
+}
+
+Table runs_table(const std::vector<RunFolder>& runs) {
+  const bool of_pairs = std::ranges::any_of(runs, [](const RunFolder& run) { return has(run.metrics, "margin"); });
+  const std::string unit = of_pairs ? "" : ", nats/token";
+  Table table{"", {{"run", true}, {"steps"}, {"tokens"}, {"time"}, {"training loss" + unit}, {"best validation loss"}, {"at step"},
+                   {"perplexity"}, {"bits/byte"}, {"tokens/s"}, {"layout", true}, {"state", true}}};
+  const auto text = [](double value, auto written) { return std::isfinite(value) ? std::string(written(value)) : ""; };
+  const auto digits = [](int n) { return [n](double value) { return fmt::format("{:.{}f}", value, n); }; };
+  for (const RunFolder& run : runs) {
+    double seconds = 0, before = 0;  // elapsed_s begins anew with each start
+    for (const JsonValue& record : run.metrics) {
+      const double now = number(record, "elapsed_s");
+      if (now < before) seconds += before;
+      if (std::isfinite(now)) before = now;
+    }
+    const JsonValue none{}, *best = &none;
+    for (const JsonValue& record : run.evals)
+      if (const double loss = number(record, "valid_loss"); std::isfinite(loss) && !(loss >= number(*best, "valid_loss")))
+        best = &record;
+    std::string layouts, layout;
+    for (const JsonValue& start : items(run.run.find("starts")))
+      if (const std::string next = start_layout(start); !next.empty() && next != std::exchange(layout, next))
+        layouts += (layouts.empty() ? "" : ", then ") + next;
+    table.rows.push_back({run.name, text(last_step_of(run), step_text), text(last(run.metrics, "tokens"), count_text),
+                          seconds + before > 0 ? seconds_text(seconds + before) : "", text(last(run.metrics, "loss"), digits(4)),
+                          text(number(*best, "valid_loss"), digits(4)), text(number(*best, "step"), step_text),
+                          text(number(*best, "valid_perplexity"), digits(2)), text(number(*best, "valid_bits_per_byte"), digits(3)),
+                          text(last(run.metrics, "tokens_per_s"), rounded_text), layouts, state_text(run)});
+  }
+  return table;
 }
 
 void write_run_page(const std::string& folder) {

@@ -6,11 +6,15 @@
 
 #include "report/report_page.h"
 #include "report/run_folder.h"
+#include "report/table.h"
 
 namespace trident {
 
 // One line: "going on: step 71 of 1,500", "over: step 1,500 of 1,500", "failed: MESSAGE", "killed or cut off: step 71 of 1,500".
 std::string state_text(const RunFolder& run);
+
+// The runs below each other: what they trained, how far they came, and what they reached.
+Table runs_table(const std::vector<RunFolder>& runs);
 
 // Writes the page of the run whose folder this is into it, as report.html. As read_run_folder(), and StorageError.
 void write_run_page(const std::string& folder);

@@ -22,7 +22,7 @@
 # Exit status: COMMAND's; 64 for wrong usage; 77 where such nodes cannot be made, with the reason.
 set -euo pipefail
 
-usage() { echo "usage: nodes.sh [--slots S] [--bytes FILE] [--slurm] [--ipv6] N COMMAND..." >&2; exit 64; }
+usage() { sed -n '2,/^set/s/^# \{0,1\}//p' "$0" >&2; exit 64; }
 cannot() { echo "nodes.sh: no nodes can be made here: $1" >&2; exit 77; }
 
 slots=$(nproc) bytes='' slurm=no ipv6=no inside=no

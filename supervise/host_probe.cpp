@@ -84,7 +84,7 @@ class RunningProbe {
     if (code == 0)
       fault_ = "";
     else if (!probe_.command.empty())
-      fault_ = fmt::format("the probe ended with {}", code);
+      fault_ = fmt::format("the probe ended with {}{}", code, code == 127 ? ", which means that its program is not found" : "");
     else if (code == kNoSuchName)
       fault_ = "its name is not known";
     else

@@ -36,7 +36,8 @@ class CkptCommand : public ::testing::Test {
     Manifest manifest = test::small_manifest(weights);
     manifest.state.updates = manifest.state.batches = step;
     manifest.written_unix = static_cast<std::int64_t>(std::time(nullptr)) - 7200 * 30;
-    manifest.writer = JsonValue::Object{{"layout", "2DP x 4PP x 4TP"}};
+    manifest.writer = JsonValue::Object{{"saved_with", JsonValue::Object{{"ranks", 32}, {"tp", 4}, {"pp", 4}, {"dp", 2},
+                                                                         {"virtual_stages", 1}, {"zero", "zero1"}}}};
     test::write_checkpoint(folder_ / (checkpoint_name(step) + mark), manifest, test::small_files(manifest, cut), value);
   }
   static Outcome run(Arguments arguments) {
@@ -65,10 +66,10 @@ TEST_F(CkptCommand, LsNamesStepsAndTheirHealth) {
   ASSERT_EQ(rows.size(), 6u) << seen.out;
   expect_parts(rows[0], {"step ", "size", "age", "health", "content"});
   expect_parts(rows[1], {"100 ", " KB  2 days  ok ", "bf16 weights, masters, exp_avg, exp_avg_sq"});
-  expect_parts(rows[2], {"00000150.aside-1", "set aside", "f32 weights, exp_avg, exp_avg_sq"});
+  expect_parts(rows[2], {"150.aside-1   ", "set aside", "f32 weights, exp_avg, exp_avg_sq"});
   expect_parts(rows[3], {"200 ", "damaged", "w-00001-0.safetensors: has 99 bytes, the manifest says "});
   expect_parts(rows[4], {"300 ", "2 bytes", "damaged", "does not end with its hash"});
-  expect_parts(rows[5], {"00000400.tmp-ab12", "1.5 KB", " - ", "incomplete", "has no manifest"});
+  expect_parts(rows[5], {"400.tmp-ab12", "1.5 KB", " - ", "incomplete", "has no manifest"});
   const Outcome one = run({"ls", folder_ / "step-00000100"});
   EXPECT_EQ(one.code, 65);
   expect_parts(one.err, {"step-00000100: is one checkpoint", "ckpt show"});
@@ -80,12 +81,14 @@ TEST_F(CkptCommand, LsNamesStepsAndTheirHealth) {
 TEST_F(CkptCommand, ShowSaysWhatOneHolds) {
   const Outcome newest = run({"show", folder_.path()});  // 300 is no checkpoint
   EXPECT_EQ(newest.code, 0) << newest.err;
-  expect_parts(newest.out, {"step-00000200\n", "200 of 200 batches", "f32 weights", "written by       layout 2DP x 4PP x 4TP\n"});
+  expect_parts(newest.out, {"step-00000200\n", "200 of 200 batches", "f32 weights",
+                            "written by       saved_with 2DP x 4PP x 4TP, zero1\n"});
   const Outcome seen = run({"show", folder_ / "100"});
   EXPECT_EQ(seen.code, 0) << seen.err;
   expect_parts(seen.out, {"step-00000100\n", "  updates          100 of 100 batches, 0 skipped (0 in a row)\n", "3 tensors",
                           "  files            2, ", "  w      [6,10]  bf16  ", "  scale  []      bf16  "});
-  EXPECT_EQ(run({"show", folder_ / "step-00000100"}).out, seen.out);
+  for (const char* other : {"step-00000100", "step-100"}) EXPECT_EQ(run({"show", folder_ / other}).out, seen.out) << other;
+  expect_parts(run({"show", folder_.path(), "4"}).err, {"unknown argument \"4\"; say " + (folder_ / "4") + " for step 4"});
   for (const char* step : {"/400", "/nothing", "/step-00000300"}) EXPECT_EQ(run({"show", folder_.path() + step}).code, 65) << step;
   expect_parts(run({"show", folder_ / "400"}).err, {"there is no", "step-00000400"});
 }
@@ -198,7 +201,10 @@ TEST_F(CkptPrune, RemovesWhatARunWould) {
   expect_parts(seen.out, {"step-00000500 is removed, ", ": 2 checkpoints removed, ", "; 4 stay\n"});
   EXPECT_EQ(names(), named({200, 300, 400, 600, 700}));
   for (const std::string& name : folder_.names()) EXPECT_EQ(name.find(".trash-"), std::string::npos) << name;
-  expect_parts(run({"prune", folder_.path(), "--keep-last=9"}).out, {": 0 checkpoints removed, 0 bytes; 4 stay\n"});
+  write(650, DType::kF32, 0, test::some_value, ".aside-1");
+  expect_parts(run({"prune", folder_.path(), "--keep-last=9"}).out,
+               {"step-00000650.aside-1 stays: it was set aside; rm -r removes it\n", ": 0 checkpoints removed, 0 bytes; 4 stay\n"});
+  expect_parts(run({"prune", folder_.path(), "--keep", "1"}).err, {"did you mean --keep-last or --keep-every?"});
 }
 
 TEST_F(CkptPrune, RulesAreThoseOfTheRunThatWroteTheNewest) {
@@ -212,6 +218,7 @@ TEST_F(CkptPrune, RulesAreThoseOfTheRunThatWroteTheNewest) {
   manifest.state.best_valid_loss = 2.5;
   manifest.state.best_valid_step = 200;
   test::write_manifest(folder_ / "step-00000700", manifest);
+  expect_parts(run({"show", folder_ / "700"}).out, {"  trained on       t, batches of 1 x 1 tokens, learning rate 0.0003\n"});
   const Outcome seen = run({"prune", folder_.path()});
   EXPECT_EQ(seen.code, 0) << seen.err;
   EXPECT_EQ(names(), named({200, 300, 600, 700}));

@@ -75,7 +75,7 @@ TEST(Prediction, StandsBesideWhatWasMeasured) {
   const ProgramOutcome outcome = place.train(plus(kEight, {"run.hardware_profile=" + (place / "profile.json")}));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   // Eight ranks are threads of this process: one of them says it, once. Whether they share cores is the machine's affair.
-  const std::string line = "predicted beside measured, by the profile profile.json of a processor: see comparison.json (";
+  const std::string line = "predicted beside measured: see comparison.json (";
   EXPECT_EQ(occurrences(outcome.out, line), 1u) << outcome.out;
   EXPECT_EQ(outcome.out.find("to the byte"), std::string::npos) << "the table is in the files\n" << outcome.out;
   EXPECT_NE(outcome.out.find("bytes sent over each axis and memory held: exactly as predicted"), std::string::npos) << outcome.out;
@@ -199,7 +199,7 @@ TEST(Prediction, AStoppedRunComparesWhatItMade) {
         EXPECT_EQ(occurrences(job.out(), "beside measured"), 0u);
         continue;
       }
-      EXPECT_EQ(occurrences(job.out(), "predicted beside measured, by the profile profile.json of a processor"), 1u) << job.out();
+      EXPECT_EQ(occurrences(job.out(), "beside measured"), 1u) << job.out();
       const JsonValue c = parse_json(read_file(run + "/comparison.json"), "comparison.json");
       const bool alone = number(c, "last_step") == 1;
       if (when == "in the first step") {

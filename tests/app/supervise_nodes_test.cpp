@@ -102,15 +102,17 @@ TEST_F(SuperviseNodes, HostsThatDoNotAnswerAreLeftOut) {
 
 // However many are silent, they are asked at once, and nothing of the asking is left.
 TEST_F(SuperviseNodes, AProbeOfTheUsersHasItsTime) {
-  std::string hosts = "good slots=4\n";
+  std::string hosts = "good slots=4\nnone slots=1\n";
   for (int i = 0; i < 30; ++i) hosts += fmt::format("silent{} slots=1\n", i);
   const double start = monotonic_seconds();
   const ProgramOutcome outcome = run_program(
-      words(hosts, kNote + "exit 64", {"--probe", "test {host} = good || sleep 77; test {host} = good", "--probe-seconds", "5"}));
+      words(hosts, kNote + "exit 64", {"--probe", "case {host} in good) ;; none) no-such-program;; *) sleep 77; false;; esac",
+                                          "--probe-seconds", "5"}));
   EXPECT_LT(monotonic_seconds() - start, 60) << "one after the other it would be 150 s";
   EXPECT_EQ(noted(), "good slots=4\n4 --set parallel={\"data\":2,\"pipeline\":2} ") << outcome.err;
   EXPECT_TRUE(contains(outcome.err, "silent0 is left out: the probe took more than 5 s")) << outcome.err;
-  EXPECT_TRUE(contains(outcome.err, "and 22 more")) << outcome.err;
+  EXPECT_TRUE(contains(outcome.err, "none is left out: the probe ended with 127, which means that its program is not found"));
+  EXPECT_TRUE(contains(outcome.err, "and 23 more")) << outcome.err;
 }
 
 // A disk that hangs holds a killed process as a tracer does that does not ask how its own has ended.

@@ -285,9 +285,8 @@ TEST_F(BoxReading, AFlippedBitIsNamedAndHandsNothingOut) {
   for (const std::int64_t begin : {4096, 4101, 8191}) {
     std::string out(1, '?');
     expect_error<DataError>([&] { boxes.read(begin, std::as_writable_bytes(std::span(out))); },
-                            {path() + ": block 1 (bytes 8192 to 12288 of the file), tensors \"a\" to \"c\": has the hash ",
-                             to_string(hash128(std::string_view(good).substr(4096, 4096))), ", its table says ",
-                             to_string(boxes.table().blocks[1]), "copy it again"});
+                            {path() + ": block 1 (bytes 8192 to 12288 of the file), tensors \"a\" to \"c\": has not the hash ",
+                             "that its table says; the file is damaged: copy it again"});
     EXPECT_EQ(out, "?");
   }
   EXPECT_EQ(read(boxes, 8192, 10'208), good.substr(8192));

@@ -228,7 +228,7 @@ TEST_P(Stopping, AllStopAtOneStepBoundary) {
   EXPECT_EQ(job->wait_to_end(kSecondsToEnd), 128 + signal) << job->said();
   const std::string name = signal == SIGUSR1 ? "SIGUSR1" : signal == SIGTERM ? "SIGTERM" : "SIGINT";
   EXPECT_EQ(count_lines(job->said(), std::regex("^trident: stopped by " + name)), 1) << job->said();
-  EXPECT_EQ(count_lines(job->said(), std::regex("^trained .* updates")), 1) << "the closing lines come all the same\n"
+  EXPECT_EQ(count_lines(job->said(), std::regex("^result: step .*")), 1) << "the closing lines come all the same\n"
                                                                             << job->said();
   EXPECT_EQ(job->survivors(), "");
 }

@@ -140,17 +140,52 @@ TEST_F(RunPages, DrawRunsOverEachOtherAndShowWhatDiffersFirst) {
   config.set("resolved", JsonValue::Object{{"run_id", "0123"}});  // nobody sets this
   write_file(two + "/config.resolved.json", to_json_text(config));
   write_file(two + "/comparison.json", R"({"not_judged": "the first step met its memory"})");
-  const ReportPage page = run_page({read_run_folder(make_run("one", 5)), read_run_folder(two)});
+  const std::string one = make_run("one", 5);
+  std::string lines;
+  for (const auto& [step, elapsed] : {std::pair(1, 4), {2, 7}, {3, 1}, {5, 5}})
+    lines += fmt::format("{{\"step\": {}, \"loss\": 2, \"tokens\": {}, \"tokens_per_s\": 7, \"elapsed_s\": {}}}\n", step,
+                         256 * step, elapsed);
+  write_file(one + "/metrics.jsonl", lines);
+  write_file(one + "/eval.jsonl", R"({"step": 0, "valid_loss": 4}
+{"step": 2, "valid_loss": null}
+{"step": 3, "valid_loss": 2.25, "valid_perplexity": 9.487, "valid_bits_per_byte": 3.1}
+{"step": 5, "valid_loss": 2.5}
+)");
+  std::string starts;
+  for (const int ranks : {1, 1, 2})
+    starts += fmt::format(R"({}{{"time": 1, "layout": {{"tp": 1, "pp": 1, "dp": {}, "virtual_stages": 1, "zero": "zero1"}}}})",
+                          starts.empty() ? "" : ", ", ranks);
+  write_file(one + "/run.json", "{\"starts\": [" + starts + "]}");
+  const ReportPage page = run_page({read_run_folder(one), read_run_folder(two)});
   EXPECT_NE(to_html(page).find("Times are not judged: the first step met its memory."), std::string::npos);
   ASSERT_EQ(loss_of(page).lines.size(), 4u);
   EXPECT_EQ(loss_of(page).lines[1].name, "two, training");
   EXPECT_NE(loss_of(page).lines[0].hue, loss_of(page).lines[1].hue);
+  const Table& both = std::get<Table>(page.sections[0].blocks[0]);
+  EXPECT_EQ(both.columns[4].title, "training loss, nats/token");
+  ASSERT_EQ(both.rows.size(), 2u);
+  EXPECT_EQ(both.rows[0], (std::vector<std::string>{"one", "5", "1,280", "12.00 s", "2.0000", "2.2500", "3", "9.49", "3.100", "7",
+                                                    "1DP x 1PP x 1TP zero1, then 2DP x 1PP x 1TP zero1",
+                                                    "killed or cut off: step 5 of 1,500"}));
   const ReportSection& configuration = page.sections[1];
   ASSERT_EQ(configuration.title, "Configuration");
   const Table& different = std::get<Table>(configuration.blocks[0]);
   ASSERT_EQ(different.rows.size(), 1u);
   EXPECT_EQ(different.rows[0], (std::vector<std::string>{"optimizer.lr", "0.1", "0.2"}));
   EXPECT_EQ(std::get<Table>(configuration.blocks[1]).rows.size(), 2u);
+}
+
+TEST_F(RunPages, SayWithWhatARunWasTunedAndLeaveOutPartsOfNoTime) {
+  const std::string folder = make_run("run", 3);
+  write_file(folder + "/config.resolved.json", R"({"run": {"steps": 3}, "model": {"init_from": "models/qwen"},
+    "data": {"train": [{"path": "corpus/packed"}], "valid": [{"path": "a"}, {"path": "b"}]},
+    "adapter": {"type": "lora", "r": 16, "target_modules": ["q_proj", "v_proj"]}})");
+  write_file(folder + "/comparison.json", R"({"step_seconds": {"predicted": 0.08, "measured": 0.09}, "parts": [
+    {"parts": ["compute"], "predicted": 0.08, "measured": 0.09}, {"parts": ["dp"], "predicted": 4.77e-18, "measured": 1e-5}]})");
+  const std::string html = to_html(run_page({read_run_folder(folder)}));
+  expect_parts(html, {"Data: corpus/packed<", "Validation data: a, b<", "Begins with the weights of: models/qwen<",
+                      "Adapters: lora, r 16, on q_proj, v_proj<", "80.00 ms"});
+  EXPECT_EQ(html.find(" us<"), html.npos);
 }
 
 TEST_F(RunPages, DrawTheMeasuredAndTheSimulatedStepToOneScale) {

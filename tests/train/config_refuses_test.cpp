@@ -335,8 +335,8 @@ TEST(ConfigRefuses, Contradictions) {
   expect_refusal({"parallel.virtual_stages=2"}, {"parallel.virtual_stages = 2", "set parallel.schedule to \"interleaved\""});
   expect_refusal({"parallel.pipeline=2", "parallel.layers=[1,2,3]"}, {"parallel.layers = [1,2,3]: 3 counts", "need 2"});
   expect_refusal({"parallel.tensor=3", "parallel.sequence_parallel=true"},
-                 {"batch.sequence = 64: not divisible by parallel.tensor = 3"});
-  expect_refusal({"batch.micro=3"}, {"batch.global = 8: not divisible by batch.micro = 3"});
+                 {"batch.sequence = 64: not divisible by parallel.tensor = 3", "; use 63 or 66 or set parallel.sequence_parallel"});
+  expect_refusal({"batch.micro=3"}, {"batch.global = 8: not divisible by batch.micro = 3; use 6 or 9, or batch.micro = 2"});
   expect_refusal({"lr_schedule.min_lr=1"}, {"lr_schedule.min_lr = 1: above optimizer.lr"});
   EXPECT_EQ(small_with({"run.steps=1e3"}).run.steps, 1000);
   expect_refusal({"run.steps=1e30"}, {"run.steps = ", "must be an integer"});

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <regex>
 #include <sstream>
 #include <string>
 #include <thread>
@@ -24,6 +25,7 @@
 #include "tests/support/no_gpus.h"
 #include "tests/support/train_hooks.h"
 #include "train/launch/run_training.h"
+#include "train/log/console.h"
 #include "train/run/checkpoint_dir.h"
 
 namespace trident::testing {
@@ -198,14 +200,23 @@ TEST_F(SavingAtTheEnd, ASignalSavesAndTheSameCommandGoesOn) {
     while (last_line("run/metrics.jsonl").empty()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     ::kill(::getpid(), SIGUSR1);
   });
-  const Start stopped = start({"run.steps=100000000"});
+  const Start stopped = start({"run.steps=100000000", "eval.every=100000000", "eval.steps=100", "data.split=9,1"});
   asks.join();
   EXPECT_EQ(stopped.code, 75) << stopped.said;
-  EXPECT_TRUE(contains(stopped.said, "all is saved: the same command goes on from there")) << stopped.said;
   const std::int64_t at = newest();
+  for (const std::string& part : {fmt::format("next:   the same command goes on from step {}\n", at),
+                                  std::string("\nerror: stopped by SIGUSR1; all is saved\n")})
+    EXPECT_TRUE(contains(stopped.said, part)) << part << stopped.said;
+  const std::regex of_step_0("; validation loss [0-9.]+ nats per token, perplexity [0-9.]+ at step 0\n");
+  EXPECT_TRUE(std::regex_search(stopped.said, of_step_0)) << stopped.said;
+  const std::string metrics = read_file(folder_ / "run/metrics.jsonl");
+  const JsonValue first = parse_json(metrics.substr(0, metrics.find('\n')), "metrics.jsonl");
+  const double first_step = 1e-3 * first.find("step_ms")->as_number();
+  EXPECT_TRUE(contains(stopped.said, "  0 % done  ETA " + clock_text(first_step * (100000000 - 1)) + '\n'))
+      << "the evaluation before it comes once\n" << stopped.said;
   ASSERT_GT(at, 0);
-  EXPECT_TRUE(contains(start({fmt::format("run.steps={}", at + 1), fmt::format("lr_schedule.decay_steps=100000000")}).said,
-                       fmt::format("goes on from step {}\n", at)));
+  const Texts longer{fmt::format("run.steps={}", at + 1), "lr_schedule.decay_steps=100000000", "data.split=9,1"};
+  EXPECT_TRUE(contains(start(longer).said, fmt::format("goes on from step {}\n", at)));
 }
 
 TEST_F(SavingAtTheEnd, NeverIsSaid) {

@@ -376,6 +376,17 @@ TEST_F(StoredRuns, AStartSaysTheLayoutBeforeItAndThatTheLastOneWasKilled) {
   for (const JsonValue& start : run.find("starts")->items())
     layouts += to_json_text(*start.find("layout")->find("dp"));
   EXPECT_EQ(layouts, "1221");
+  const auto after_failure = [&](const std::string& steps, const std::string& time) {
+    run = read_json_file(path);
+    starts = run.find("starts")->items();
+    std::erase_if(starts.back().members(), [](const JsonMember& member) { return member.key == "ended"; });
+    run.set("starts", std::move(starts));
+    write_file(path, to_json_text(run));
+    write_file(folder_ / "run/failure.json", "{\"unix_time\": " + time + ", \"message\": \"rank 4 was killed\"}");
+    return on(steps, "1");
+  };
+  EXPECT_TRUE(contains(after_failure("6", "1"), "killed or cut off\n")) << "the failure is of an earlier start";
+  EXPECT_TRUE(contains(after_failure("7", "1e12"), "the last start failed: rank 4 was killed\n"));
 }
 
 // The changes are those to the checkpoint that is gone on from, not to the damaged one before it.
@@ -420,7 +431,7 @@ TEST_F(StoredRuns, AStepThatIsAddedAloneHasARate) {
   EXPECT_EQ(rate(on("6", "lr_schedule.min_lr=1e-4")), "  lr 1.00e-04");
 }
 
-// The loss that training began with is the run's, not the last start's.
+// The losses that training began with are the run's, not the last start's.
 TEST_F(StoredRuns, ARunThatGoesOnEndsWithItsFirstLoss) {
   const auto result_of = [&](const std::string& said) {
     const std::size_t at = said.find("training loss ");
@@ -428,6 +439,14 @@ TEST_F(StoredRuns, ARunThatGoesOnEndsWithItsFirstLoss) {
   };
   const std::string first = result_of(train(settings("run", {"run.steps=1"}))), second = train(settings("run", {"run.steps=3"}));
   EXPECT_EQ(result_of(second), first) << second;
+  const auto validation_of = [&](const std::string& steps) {
+    const std::string said = train(settings("evaluated", {"run.steps=" + steps, "eval.every=3", "eval.steps=1",
+                                                          "data.valid=" + (folder_ / "text")}));
+    const std::size_t at = said.find("; validation loss ");
+    return said.substr(at, said.find(" nats", at) - at);
+  };
+  const std::string at_first = validation_of("1");
+  EXPECT_TRUE(validation_of("2").starts_with(at_first.substr(0, at_first.find(" -> ") + 4))) << at_first;
   std::filesystem::remove(folder_ / "run/metrics.jsonl");  // logs that were rotated
   EXPECT_NE(result_of(train(settings("run", {"run.steps=4"}))), first);
 }

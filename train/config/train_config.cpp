@@ -9,6 +9,7 @@
 #include "core/counted.h"
 #include "core/file_io.h"
 #include "core/foreign_folder.h"
+#include "core/near_sizes.h"
 #include "core/nearest_name.h"
 #include "train/config/option_check.h"
 #include "train/config/resolve_model.h"
@@ -375,10 +376,12 @@ void validate(const TrainConfig& c) {
   if (p.sequence_parallel && c.batch.sequence % p.tensor != 0)
     contradict(
         fmt::format("batch.sequence = {}: not divisible by parallel.tensor = {}, which parallel.sequence_parallel splits it over; "
-                    "take a multiple or set parallel.sequence_parallel to false",
-                    c.batch.sequence, p.tensor));
+                    "use {} or set parallel.sequence_parallel to false",
+                    c.batch.sequence, p.tensor, multiples_around(c.batch.sequence, p.tensor)));
   if (c.batch.global % c.batch.micro != 0)
-    contradict(fmt::format("batch.global = {}: not divisible by batch.micro = {}; take a multiple", c.batch.global, c.batch.micro));
+    contradict(fmt::format("batch.global = {}: not divisible by batch.micro = {}; use {}, or batch.micro = {}", c.batch.global,
+                           c.batch.micro, multiples_around(c.batch.global, c.batch.micro),
+                           largest_divisor(c.batch.global, c.batch.micro)));
   if (c.log.prometheus && !c.log.prometheus->ends_with(".prom"))
     contradict(fmt::format("log.prometheus = {}: a file of that name is replaced; name one that ends in .prom",
                            in_quotes(*c.log.prometheus)));

@@ -65,6 +65,36 @@ std::string to_json_line(const EvalMetrics& m) {
   return to_json_text(line);
 }
 
+namespace {
+
+std::optional<double> number_in(const JsonValue& json, const std::string& key) {
+  const JsonValue* const value = json.find(key);
+  return value != nullptr && value->is_number() ? std::optional(value->as_number()) : std::nullopt;
+}
+
+std::optional<ValidLoss> valid_loss_in(const JsonValue& json, const std::string& before) {
+  const std::optional<double> loss = number_in(json, before + "loss"), chosen = number_in(json, before + "rewards_chosen");
+  if (!loss) return std::nullopt;
+  ValidLoss valid{*loss, number_in(json, before + "bits_per_byte"), number_in(json, before + "mean_token_accuracy")};
+  if (chosen)
+    valid.rewards = {*chosen, number_in(json, before + "rewards_rejected").value_or(0),
+                     number_in(json, before + "accuracy").value_or(0)};
+  return valid;
+}
+
+}  // namespace
+
+std::optional<EvalMetrics> eval_metrics_from(const JsonValue& line) {
+  const std::optional<ValidLoss> valid = valid_loss_in(line, "valid_");
+  const std::optional<double> step = number_in(line, "step");
+  if (!valid || !step) return std::nullopt;
+  EvalMetrics metrics{std::llround(*step), *valid, {}};
+  if (const JsonValue* const sets = line.find("sets"); sets != nullptr && sets->is_object())
+    for (const JsonMember& set : sets->members())
+      if (const std::optional<ValidLoss> of_set = valid_loss_in(set.value, "")) metrics.sets.push_back({set.key, *of_set});
+  return metrics;
+}
+
 void MetricsWriter::write_line(std::string object) {
   object.pop_back();
   file_.append(fmt::format("{},\"time\":{:.3f},\"elapsed_s\":{:.3f}}}\n", object, unix_seconds(), monotonic_seconds() - start_));

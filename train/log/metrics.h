@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "core/file_io.h"
+#include "core/json_reader.h"
 #include "core/parallel_axis.h"
 
 namespace trident {
@@ -71,6 +72,8 @@ std::string to_json_line(const StepMetrics& metrics);
 // step, valid_loss, valid_perplexity, valid_bits_per_byte, and where they are given valid_mean_token_accuracy,
 // valid_rewards_chosen and so on; of several sets also sets: {NAME: {loss, perplexity, ...}}. Pairs have no perplexity.
 std::string to_json_line(const EvalMetrics& metrics);
+// The metrics that such a line was made of; nothing for what is none.
+std::optional<EvalMetrics> eval_metrics_from(const JsonValue& line);
 
 // Goes on with an AppendFile, whose errors and guarantees it has, in whole lines that end with "time" (unix seconds, UTC) and
 // "elapsed_s" (since `start`, of monotonic_seconds()).

@@ -7,11 +7,11 @@
 #include <cstdint>
 #include <limits>
 #include <memory>
-#include <numeric>
 
 #include "core/at.h"
 #include "core/counted.h"
 #include "core/int_math.h"
+#include "core/near_sizes.h"
 #include "core/number_text.h"
 #include "model/config/model_stats.h"
 #include "model/config/rope_table.h"
@@ -46,12 +46,11 @@ ParallelDegrees degrees_of(const ParallelConfig& parallel, int world_size) {
 int micro_batches_of_a_rank(const BatchConfig& batch, int data) {
   const std::int64_t per_micro_batch = batch.micro * data;
   if (batch.global % per_micro_batch != 0) {
-    const std::int64_t below = batch.global / per_micro_batch * per_micro_batch;
     const std::string smaller =
-        batch.global % data == 0 ? fmt::format(", or batch.micro = {}", std::gcd(batch.micro, batch.global / data)) : "";
-    throw ConfigError(fmt::format("batch.global = {}: not divisible by batch.micro x parallel.data = {} x {} = {}; use {}{}{}",
-                                  batch.global, batch.micro, data, per_micro_batch, below > 0 ? fmt::format("{} or ", below) : "",
-                                  below + per_micro_batch, smaller));
+        batch.global % data == 0 ? fmt::format(", or batch.micro = {}", largest_divisor(batch.global / data, batch.micro)) : "";
+    throw ConfigError(fmt::format("batch.global = {}: not divisible by batch.micro x parallel.data = {} x {} = {}; use {}{}",
+                                  batch.global, batch.micro, data, per_micro_batch, multiples_around(batch.global, per_micro_batch),
+                                  smaller));
   }
   return checked_cast<int>(batch.global / per_micro_batch);
 }

@@ -317,7 +317,7 @@ std::optional<LoadedCheckpoint> load_checkpoint(const RunInputs& inputs, RankTra
     const int first = first_rank(context.world(), context.host_stream(), fault.has_value());
     if (first < 0) break;
     throw_if_refused(fault, context);
-    if (first == context.rank()) logger.warning("{} is skipped: {}; looking for an older checkpoint", resume.folder, fault->what());
+    if (first == context.rank()) logger.warning("{}; looking for an older checkpoint", skipped_text(resume.folder, *fault));
     loaded = next_older(resume.manifest.state.updates, inputs, context);
     trainer.set_lr_schedule(lr_schedule_of(loaded.config));
   }

@@ -49,7 +49,7 @@ RunEnd RankLoop::run() {
   if (rank() == 0) sink_.open_console(plan_.config.run.steps, updates());
   agree_to_stop();
   const bool misses = !validation_sets_.empty() && last_eval_at_ != updates() && is_at(plan_.config.eval.every) && goes_on();
-  if (misses) summary_.first_valid = evaluate();  // before the first step, or where a signal came before it
+  if (misses) evaluate();  // before the first step, or where a signal came before it
   set_phase(RunPhase::kTraining);
   if (goes_on()) sink_.doing("first step");
   while (goes_on()) one_step();
@@ -59,7 +59,6 @@ RunEnd RankLoop::run() {
   end_.out_of_time = summary_.out_of_time;
   const bool evaluates = !validation_sets_.empty() && updates() > 0 && stop_signal_ == 0;  // who asks to stop does not wait
   if (evaluates && last_eval_at_ != updates()) evaluate();
-  if (evaluates && last_eval_.step == updates()) summary_.last_valid = last_eval_;  // not if an earlier start made it
   if (rank() == 0) summary_.resident_bytes = resident_memory_bytes();  // what follows still needs every rank
   save_what_is_left();
   checkpoints_.finish(say_);
@@ -69,7 +68,7 @@ RunEnd RankLoop::run() {
   end_.weights = is_committed && plan_.config.checkpoint.content == CheckpointContent::kWeights;
   end_.begins_anew = is_committed && !end_.saved && !end_.weights;
   end_.not_saved = checkpoints_.saves() && !is_committed;
-  end_.has_older = checkpoints_.committed_step() >= 0;
+  end_.older = checkpoints_.committed_step();
   end_.fault = checkpoints_.fault();
   if (services_.trained) services_.trained(end_);
   close();
@@ -106,10 +105,10 @@ TrainingState RankLoop::state() {
   }
   state.best_valid_loss = checkpoints_.best_valid().loss;
   state.best_valid_step = checkpoints_.best_valid().step;
-  const bool evaluated = last_eval_at_ == updates() && last_eval_.step == updates();
-  const double loss = last_eval_.valid.loss;  // not a number where no target counts
+  const bool evaluated = summary_.last_valid && summary_.last_valid->step == updates();
+  const double loss = evaluated ? summary_.last_valid->valid.loss : 0;  // not a number where no target counts
   if (evaluated && std::isfinite(loss) && (!state.best_valid_loss || loss < *state.best_valid_loss)) {
-    state.best_valid_loss = last_eval_.valid.loss;
+    state.best_valid_loss = loss;
     state.best_valid_step = updates();
   }
   state.last_eval = last_eval_at_;
@@ -191,7 +190,10 @@ void RankLoop::open_run_folder(std::int64_t largest) {
   const RunLog& files = sink_.open_files(plan_, updates());
   remove_run_leftovers(plan_.config.run.dir);
   if (goes_on) warn_of_gaps(files.earlier_steps());
-  if (goes_on) first_loss_ = first_logged_loss(plan_.config.run.dir);
+  if (goes_on) {
+    first_loss_ = first_logged_loss(plan_.config.run.dir);
+    summary_.first_valid = first_logged_evaluation(plan_.config.run.dir);
+  }
   const bool is_over = updates() >= plan_.config.run.steps;
   if (updates() > 0)
     sink_.line(
@@ -290,7 +292,10 @@ void RankLoop::one_step() {
   skipped_in_a_row_ = 0;
   if (services_.progress != nullptr) services_.progress->updates = updates();
   agree_to_stop();
-  if (new_updates() == 1) summary_.first_loss = first_loss_.value_or(result.loss);
+  if (new_updates() == 1) {
+    first_update_at_ = after;
+    summary_.first_loss = first_loss_.value_or(result.loss);
+  }
   summary_.last_loss = result.loss;
   const bool ends = summary_.out_of_time || stop_signal_ != 0;
   if (is_logged(updates()) || ends) log(result, seconds);
@@ -348,7 +353,9 @@ StepMetrics RankLoop::metrics_of(const StepResult& result, double seconds) const
   metrics.rewards = result.rewards;
   metrics.step_ms = 1e3 * seconds;
   metrics.tokens_per_s = static_cast<double>(plan_.tokens_per_step()) / seconds;
-  const double per_update = (monotonic_seconds() - start_) / static_cast<double>(new_updates());
+  // Nothing before the first update comes again: an evaluation at the start, memory that is met for the first time.
+  const double per_update =
+      new_updates() == 1 ? seconds : (monotonic_seconds() - first_update_at_) / static_cast<double>(new_updates() - 1);
   metrics.seconds_left = per_update * static_cast<double>(plan_.config.run.steps - updates());
   return metrics;
 }
@@ -388,7 +395,7 @@ void RankLoop::log(const StepResult& result, double seconds) {
   sink_.step(metrics, steps, totals.times, totals.busy, save_seconds);
 }
 
-EvalMetrics RankLoop::evaluate() {
+void RankLoop::evaluate() {
   set_phase(RunPhase::kEvaluating);
   EvalResult mean;
   EvalMetrics metrics;
@@ -434,7 +441,8 @@ EvalMetrics RankLoop::evaluate() {
   for (std::optional<double>* const part : {&mean.bytes_per_token, &mean.token_accuracy})
     if (*part) **part /= share;
   metrics.valid = valid_loss(mean);
-  last_eval_ = metrics;
+  if (!summary_.first_valid) summary_.first_valid = metrics;
+  summary_.last_valid = metrics;
   last_eval_at_ = updates();
   if (inputs_.samples) {
     const std::vector<TextSample> samples = inputs_.samples->make(trainer_.model());
@@ -443,7 +451,6 @@ EvalMetrics RankLoop::evaluate() {
   set_phase(RunPhase::kTraining);
   sink_.eval(metrics);
   show_last_step();
-  return metrics;
 }
 
 void RankLoop::close() {
@@ -473,6 +480,8 @@ void RankLoop::close() {
   summary_.times = sum_over_ranks(since_start_, world(), stream()).mean();
   if (rank() != 0) return;
   if (!trace.empty()) sink_.line(trace);
+  if (summary_.skipped > 0) sink_.line(trained_line(plan_, summary_));
+  else sink_.detail(trained_line(plan_, summary_));
   std::vector<std::string> lines = closing_lines(plan_, summary_);
   const auto add = [&lines](const std::vector<std::string>& more) { lines.insert(lines.end(), more.begin(), more.end()); };
   if (services_.forecast != nullptr) add(services_.forecast->compare(summary_));

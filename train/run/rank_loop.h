@@ -74,7 +74,7 @@ class RankLoop {
   double masked_flops_share() const;
   StepMetrics metrics_of(const StepResult& result, double seconds) const;
   void log(const StepResult& result, double seconds);
-  EvalMetrics evaluate();
+  void evaluate();
   void show_last_step();
   bool write_report();
   void close();
@@ -96,8 +96,7 @@ class RankLoop {
   std::int64_t run_start_ = 0;  // as RunProgress::start
   RunSummary summary_;
   StepTimes since_log_, since_start_;  // of this rank; since_start_ without the first step, in which much happens once
-  EvalMetrics last_eval_;
-  double start_ = 0;  // monotonic time when training began
+  double start_ = 0, first_update_at_ = 0;  // monotonic times when training began, and when this start had made an update
   PeakFlops peak_flops_;  // of rank 0
   std::int64_t last_eval_at_ = -1;
   TrainingState begun_;  // that the run goes on from

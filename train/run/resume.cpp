@@ -98,7 +98,7 @@ std::optional<Resume> newest_in(const std::string& directory, std::optional<std:
     } catch (const Error& error) {
       if (error.code() != ExitCode::kData && error.code() != ExitCode::kStorage) throw;
       if (!first) first = error;
-      resume.notes.push_back(fmt::format("{} is skipped: {}", checkpoint_name(step), error.what()));
+      resume.notes.push_back(skipped_text(checkpoint_name(step), error));
     }
   }
   if (!first) return std::nullopt;
@@ -172,6 +172,11 @@ Manifest open_found(const std::string& folder, std::string_view key, std::string
   } catch (const NotPermitted& error) {
     throw not_permitted(key, value, error);
   }
+}
+
+std::string skipped_text(std::string_view name, const Error& fault) {
+  const std::string_view why = fault.what();
+  return fmt::format("{} is skipped: {}", name, why.substr(0, why.rfind("; ")));
 }
 
 std::string checkpoint_folder_of(const TrainConfig& config) { return config.checkpoint.dir.value_or(config.run.dir + "/ckpt"); }
@@ -325,7 +330,7 @@ Resume find_older_weights(const Resume& damaged, const Error& fault, std::string
   if (damaged.among.empty()) throw fault;
   const Wanted wanted{key, damaged.among, Content::kAny, fmt::format("name another in {}", key)};
   std::optional<Resume> older = newest_in(damaged.among, damaged.manifest.state.updates, wanted, fault);
-  older->notes.insert(older->notes.begin(), fmt::format("{} is skipped: {}", damaged.folder, fault.what()));
+  older->notes.insert(older->notes.begin(), skipped_text(damaged.folder, fault));
   older->notes.push_back(fmt::format("{} takes its place; remove the damaged one, or put its files back", older->folder));
   return *std::move(older);
 }

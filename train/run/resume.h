@@ -34,6 +34,9 @@ struct Resume : WeightsSource {
   std::string among = {};  // the folder in which this is the newest that may be whole; "": it was named itself
 };
 
+// "NAME is skipped: WHY", without the remedy of the fault, which is to take an older one.
+std::string skipped_text(std::string_view name, const Error& fault);
+
 // The checkpoint that checkpoint.resume means, judged by its manifest: the newest valid one, of steps below `before` if that is
 // given; nothing if there is none, or none is wanted: run.overwrite wants none that the run cannot go on from, because that one is
 // over or another run's of this run.dir. After a few tries a file that cannot be read is passed over like a damaged one.

@@ -84,11 +84,35 @@ std::int64_t write_run_start(const std::string& folder, const RunPlan& plan, std
   return start;
 }
 
+namespace {
+
+// The message of failure.json, where it came later than the start began; else "".
+std::string failure_since(const JsonValue& start, const std::string& folder) {
+  const std::string path = folder + "/failure.json";
+  try {
+    if (!file_exists(path)) return "";
+    const JsonValue failure = read_json_file(path, {.max_bytes = 1 << 20, .blame = ExitCode::kData});
+    const JsonValue *const began = start.find("time"), *const time = failure.find("unix_time");
+    const JsonValue* const why = failure.find("message");
+    const bool fits = began != nullptr && began->is_number() && time != nullptr && time->is_number() && why != nullptr &&
+                      why->is_string() && time->as_number() >= began->as_number();
+    return fits ? why->as_string() : "";
+  } catch (const Error&) {
+    return "";
+  }
+}
+
+}  // namespace
+
 std::string bad_end(const std::string& folder) {
   const JsonValue::Array starts = starts_in(folder);
   if (starts.empty()) return "";
   const JsonValue* const ended = starts.back().find("ended");
-  if (ended == nullptr) return "has no end on record: it was killed or cut off";
+  if (ended == nullptr) {
+    // A launcher that ends a failed job may end it between failure.json, which comes first, and the end in run.json.
+    const std::string failure = failure_since(starts.back(), folder);
+    return failure.empty() ? "has no end on record: it was killed or cut off" : "failed: " + on_one_line(failure);
+  }
   const JsonValue *const code = ended->find("exit_code"), *const why = ended->find("why");
   if (code == nullptr || why == nullptr || !code->is_integer() || !why->is_string()) return "";
   if (code->as_integer() == 0 || code->as_integer() == exit_status(ExitCode::kRequeue)) return "";
@@ -127,18 +151,31 @@ void make_run_folder(const std::string& folder) {
   }
 }
 
-std::optional<double> first_logged_loss(const std::string& folder) {
-  std::ifstream file(folder + "/metrics.jsonl");
+namespace {
+
+// Null where there is none that can be read.
+JsonValue first_line_of(const std::string& path) {
+  std::ifstream file(path);
   std::string line;
   std::getline(file, line);
   try {
-    const JsonValue first = parse_json(line, "metrics.jsonl", {.blame = ExitCode::kData});
-    const JsonValue *const step = first.find("step"), *const loss = first.find("loss");
-    if (step == nullptr || loss == nullptr || *step != JsonValue(std::int64_t{1}) || !loss->is_number()) return std::nullopt;
-    return loss->as_number();
+    return parse_json(line, path, {.blame = ExitCode::kData});
   } catch (const DataError&) {
-    return std::nullopt;
+    return {};
   }
+}
+
+}  // namespace
+
+std::optional<double> first_logged_loss(const std::string& folder) {
+  const JsonValue first = first_line_of(folder + "/metrics.jsonl");
+  const JsonValue *const step = first.find("step"), *const loss = first.find("loss");
+  if (step == nullptr || loss == nullptr || *step != JsonValue(std::int64_t{1}) || !loss->is_number()) return std::nullopt;
+  return loss->as_number();
+}
+
+std::optional<EvalMetrics> first_logged_evaluation(const std::string& folder) {
+  return eval_metrics_from(first_line_of(folder + "/eval.jsonl"));
 }
 
 void sync_run_files(const std::string& folder) {

@@ -128,6 +128,8 @@ Manifest manifest_of(const RunInputs& inputs, const TrainingState& state, const 
   return manifest;
 }
 
+std::string saved_layout(const Manifest& manifest) { return layout_in(manifest.writer); }
+
 std::string other_layout(const Manifest& manifest, const RunPlan& plan) {
   const std::string then = layout_in(manifest.writer);
   return then == layout_in(writer_facts(plan)) ? "" : then;

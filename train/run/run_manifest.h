@@ -29,7 +29,9 @@ Manifest manifest_of(const RunInputs& inputs, const TrainingState& state, const 
 
 // {"ranks", "tp", "pp", "dp", "virtual_stages", "zero"}: a layout, as checkpoints and run.json have it.
 JsonValue layout_json(const RunPlan& plan);
-// "4DP x 1PP x 2TP, zero1": the layout that saved it, where that is not the plan's and known; else "".
+// "4DP x 1PP x 2TP, zero1": the layout that saved it; "" where the writer does not say it.
+std::string saved_layout(const Manifest& manifest);
+// The same, where it is not the plan's; else "".
 std::string other_layout(const Manifest& manifest, const RunPlan& plan);
 
 // A file's writer tells rank 0 of it in a line, and back. Paths have no spaces.

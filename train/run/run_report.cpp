@@ -91,20 +91,30 @@ std::string device_line(const RunPlan& plan, const std::string& device) {
 
 // `before`: nullptr where there is none.
 std::string valid_text(const ValidLoss* before, const ValidLoss& last) {
-  if (last.rewards) {
-    const std::string text = before == nullptr ? fmt::format("{:.4f} {}", last.loss, unit_of_loss(true))
-                                               : loss_text(before->loss, last.loss, true);
-    return text + fmt::format(", accuracy {:.4f}, margin {:.4f}", last.rewards->accuracy, last.rewards->margin());
-  }
-  if (before == nullptr)
-    return fmt::format("{:.4f} nats per token, perplexity {:.2f}{}", last.loss, last.perplexity(),
-                       last.bits_per_byte ? fmt::format(", {:.3f} bits per byte", *last.bits_per_byte) : "");
-  const ValidLoss& first = *before;
-  std::string text = fmt::format("{}, perplexity {:.2f} -> {:.2f}", loss_text(first.loss, last.loss, false), first.perplexity(),
-                                 last.perplexity());
-  if (first.bits_per_byte && last.bits_per_byte)
-    text += fmt::format(", {:.3f} -> {:.3f} bits per byte", *first.bits_per_byte, *last.bits_per_byte);
-  return text;
+  const ValidLoss& first = before == nullptr ? last : *before;
+  const auto arrow = [&](double from, double to, int digits) {
+    return (before == nullptr ? "" : fmt::format("{:.{}f} -> ", from, digits)) + fmt::format("{:.{}f}", to, digits);
+  };
+  const std::string text = fmt::format("{} {}", arrow(first.loss, last.loss, 4), unit_of_loss(last.rewards.has_value()));
+  if (last.rewards) return text + fmt::format(", accuracy {:.4f}, margin {:.4f}", last.rewards->accuracy, last.rewards->margin());
+  return text + fmt::format(", perplexity {}", arrow(first.perplexity(), last.perplexity(), 2)) +
+         (first.bits_per_byte && last.bits_per_byte
+              ? fmt::format(", {} bits per byte", arrow(*first.bits_per_byte, *last.bits_per_byte, 3))
+              : "");
+}
+
+// From the run's first evaluation to this start's last one, with the step of that one where it is not the run's last; of all sets
+// together, or of the one called `name`.
+std::string valid_text(const RunSummary& summary, const std::string& name = "") {
+  const auto of = [&](const EvalMetrics& metrics) {
+    if (name.empty()) return &metrics.valid;
+    const auto set = std::ranges::find(metrics.sets, name, &NamedLoss::name);
+    return set == metrics.sets.end() ? nullptr : &set->valid;
+  };
+  const EvalMetrics& last = *summary.last_valid;
+  const bool has_earlier = summary.first_valid && summary.first_valid->step < last.step;
+  return valid_text(has_earlier ? of(*summary.first_valid) : nullptr, *of(last)) +
+         (last.step == summary.step ? "" : fmt::format(" at step {}", last.step));
 }
 
 // Predictions are exact: where one is not, both numbers are said.
@@ -125,19 +135,21 @@ void add_prediction_lines(std::vector<std::string>& lines, const RunSummary& sum
 // "step 812.3 ms, mean of all ranks: forward 210.1, ... ms": where the time goes, then what of it was waiting and what of it the processor worked.
 std::vector<std::string> time_lines(const StepTimes& times) {
   std::string parts, waits;
-  for (std::size_t i = 0; i < kNumStepParts; ++i) {
-    if (times.wall[i] > 0) parts += fmt::format("{} {:.1f}, ", to_string(static_cast<StepPart>(i)), 1e3 * times.wall[i]);
-  }
+  const auto shown = [](double seconds) { return seconds >= 0.05e-3; };
+  for (std::size_t i = 0; i < kNumStepParts; ++i)
+    if (shown(times.wall[i])) parts += fmt::format("{} {:.1f}, ", to_string(static_cast<StepPart>(i)), 1e3 * times.wall[i]);
   for (std::size_t i = 0; i < kNumWaitedFor; ++i) {
     const auto what = static_cast<WaitedFor>(i);
-    if (times.waited_for[i] > 0)
+    if (shown(times.waited_for[i]))
       waits += fmt::format(" {} {:.1f},", what == WaitedFor::kNorm ? "the slowest rank at the gradient norm" : to_string(what),
                            1e3 * times.waited_for[i]);
   }
   if (!waits.empty()) waits.pop_back();
-  std::vector<std::string> lines{fmt::format("step of {:.1f} ms, mean over ranks: {}rest {:.1f}", 1e3 * times.step, parts, 1e3 * times.rest())};
+  if (shown(times.rest()) || parts.empty()) parts += fmt::format("rest {:.1f}, ", 1e3 * times.rest());
+  parts.resize(parts.size() - 2);
+  std::vector<std::string> lines{fmt::format("step of {:.1f} ms, mean over ranks: {}", 1e3 * times.step, parts)};
   if (!waits.empty()) {
-    lines.push_back(fmt::format("  waiting for{}; the processor worked {:.1f} ms{}", waits, 1e3 * times.computing(),
+    lines.push_back(fmt::format("  of that, waiting for{}; the processor worked {:.1f} ms{}", waits, 1e3 * times.computing(),
                                 times.computing() + times.waiting() < 0.8 * times.step ? " (ranks share cores)" : ""));
   }
   return lines;
@@ -264,30 +276,29 @@ OpeningLines opening_lines(const RunPlan& plan, const std::string& device, const
   return lines;
 }
 
-std::vector<std::string> closing_lines(const RunPlan& plan, const RunSummary& summary) {
+std::string trained_line(const RunPlan& plan, const RunSummary& summary) {
   const ParallelDegrees& d = plan.grid.degrees();
   const ParameterCounts parameters = count_parameters(plan);
-  std::vector<std::string> lines;
-  lines.push_back(fmt::format(
+  return fmt::format(
       "trained {}{} parameters for {} on {} tokens in {:.1f} s ({}DP x {}PP x {}TP, {}){}",
       parameters.trained < parameters.all ? parameters_text(static_cast<double>(parameters.trained)) + " of " : "",
       parameters_text(static_cast<double>(parameters.all)), counted(summary.updates, "update"), with_commas(summary.tokens),
-      summary.seconds,
-      d.data, d.pipeline, d.tensor, counted(plan.world_size(), "rank"),
+      summary.seconds, d.data, d.pipeline, d.tensor, counted(plan.world_size(), "rank"),
       summary.skipped > 0 ? fmt::format(", {} skipped for non-finite gradients{}", counted(summary.skipped, "batch", "batches"),
                                         plan.counts_targets() ? " or without a target that counts" : "")
-                          : ""));
+                          : "");
+}
+
+std::vector<std::string> closing_lines(const RunPlan& plan, const RunSummary& summary) {
+  std::vector<std::string> lines;
   if (summary.out_of_time) {
     lines.push_back(fmt::format("run.max_minutes = {:g} ended the run after {} of {} steps", plan.config.run.max_minutes, summary.step,
                                 plan.config.run.steps));
   }
-  if (summary.last_valid) {
-    const std::vector<NamedLoss>& last = summary.last_valid->sets;
-    for (std::size_t i = 0; i < last.size(); ++i)
-      lines.push_back(fmt::format("validation loss of {} {}", last[i].name,
-                                  valid_text(summary.first_valid ? &summary.first_valid->sets[i].valid : nullptr, last[i].valid)));
-  }
-  if (d.pipeline > 1)
+  if (summary.last_valid)
+    for (const NamedLoss& set : summary.last_valid->sets)
+      lines.push_back(fmt::format("validation loss of {} {}", set.name, valid_text(summary, set.name)));
+  if (plan.grid.degrees().pipeline > 1)
     lines.push_back(fmt::format("bubble (idle over ideal): replayed {:.3f}, by the CPU time of each instruction; {:.3f} if FLOPs alone took time",
                                 summary.replayed_bubble, plan.predicted_bubble));
   for (std::string& line : time_lines(summary.times)) lines.push_back(std::move(line));
@@ -325,8 +336,10 @@ std::string prompt_options(const TrainConfig& config) {
 
 std::string next_text(const TrainConfig& config, const RunSummary& summary, const RunEnd& end) {
   if (!end.fault.empty()) return "train again with a checkpoint.dir that takes the model: " + end.fault;
-  if (end.not_saved && !end.has_older) return "the same command begins anew: no checkpoint of this run is complete";
-  if (end.not_saved) return "the same command goes on from the newest checkpoint, which is older";
+  if (end.not_saved && end.older < 0) return "the same command begins anew: no checkpoint of this run is complete";
+  if (end.not_saved)
+    return fmt::format("the same command goes on from step {}, {}/{}", end.older, checkpoint_folder_of(config),
+                       checkpoint_name(end.older));
   if (!end.saved && !end.weights && !end.begins_anew)
     return "--set checkpoint.every=end saves the last step; nothing of this run is saved";
   if (end.saved && summary.step < config.run.steps) return fmt::format("the same command goes on from step {}", summary.step);
@@ -344,9 +357,7 @@ std::vector<std::string> result_lines(const RunPlan& plan, const RunSummary& sum
                                     went_on ? fmt::format(", the last {}", with_commas(summary.tokens)) : "",
                                     clock_text(summary.seconds),
                                     loss_text(summary.first_loss, summary.last_loss, config.loss.is_dpo()));
-  if (summary.last_valid)
-    reached += "; validation loss " +
-               valid_text(summary.first_valid ? &summary.first_valid->valid : nullptr, summary.last_valid->valid);
+  if (summary.last_valid) reached += "; validation loss " + valid_text(summary);
   std::string where = fmt::format("files: {}", config.run.dir);
   if (!summary.files.empty()) where += fmt::format(" ({})", fmt::join(summary.files, ", "));
   if (end.saved || end.weights || end.begins_anew)

@@ -19,7 +19,7 @@ namespace trident {
 // Facts about a finished run, on rank 0.
 struct RunSummary {
   double first_loss = 0, last_loss = 0;  // nats per token, training: of the run's first step, as far as logs go back, and the last
-  std::optional<EvalMetrics> first_valid, last_valid;  // the first of this start, where it made one before its first step
+  std::optional<EvalMetrics> first_valid, last_valid;  // of the run, as far as logs go back, and of this start
   std::vector<std::string> files;                      // in run.dir, to be looked at
   std::int64_t updates = 0, tokens = 0;  // of this start
   std::int64_t skipped = 0, step = 0, run_tokens = 0;  // of the run
@@ -70,6 +70,8 @@ struct OpeningLines {
 };
 OpeningLines opening_lines(const RunPlan& plan, const std::string& device, const ArenaPlan& memory, std::int64_t largest_arena,
                            const DataSummary& data);
+// The opening and the result say the same, but for batches that were skipped.
+std::string trained_line(const RunPlan& plan, const RunSummary& summary);
 std::vector<std::string> closing_lines(const RunPlan& plan, const RunSummary& summary);
 // The last three of a run: what it reached, where that is, and what to type next.
 std::vector<std::string> result_lines(const RunPlan& plan, const RunSummary& summary, const RunEnd& end);

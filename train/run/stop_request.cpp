@@ -103,8 +103,9 @@ std::string RunEnd::message() const {
                                         : "the run is over";
   if (untrained) return why + " before the first step; the same command begins with it";
   if (not_saved)
-    return why + ", and its last checkpoint could not be written; " + (has_older ? "the newest one is older" : "there is no other");
-  if (saved) return why + (signal != 0 || out_of_time ? "; all is saved: the same command goes on from there" : "; all is saved");
+    return why + ", and its last checkpoint could not be written; " +
+           (older >= 0 ? fmt::format("the newest one is of step {}", older) : "there is no other");
+  if (saved) return why + "; all is saved";
   if (weights) return why + "; its weights are saved, and no run goes on from weights alone (checkpoint.content)";
   if (begins_anew)
     return why + "; all is saved, and the same command begins anew; with checkpoint.resume=auto it goes on from there";

@@ -5,6 +5,7 @@
 #pragma once
 
 #include <csignal>
+#include <cstdint>
 #include <semaphore>
 #include <string>
 #include <thread>
@@ -54,7 +55,7 @@ struct RunEnd {
   bool weights = false;      // it is in one of weights alone
   bool begins_anew = false;  // it is in one, and the same command does not go on from it (checkpoint.resume "never")
   bool not_saved = false;    // it should be, and is not
-  bool has_older = false;    // then: a checkpoint of an earlier step is there
+  std::int64_t older = -1;   // then: the step of the newest checkpoint; -1: there is none
   std::string fault = "";    // RunCheckpoints::fault(), on rank 0
 
   int exit_code() const;
