@@ -128,6 +128,26 @@ class FineTuning : public ::testing::Test {
       bytes += file.find("bytes")->as_integer() - file.find("table_bytes")->as_integer();
     return bytes;
   }
+  // To the model, ids of a tokenizer that took the place of its own mean other texts.
+  void expect_swapped_tokenizers_are_told(const std::vector<std::string>& by_merged, const std::vector<std::string>& by_run) {
+    const std::string name = place_ / "base";
+    std::string swapped = read_file(name + "/tokenizer.json");
+    for (const auto& [letter, id] : {std::pair{"\"a\":97", "\"a\":98"}, {"\"b\":98", "\"b\":97"}})
+      swapped.replace(swapped.find(letter), 6, id);
+    write_file(name + "/tokenizer.json", swapped);
+    const std::vector<std::string> other{"the model learned ids of the tokenizer fnv1a64:", "--tokenizer " + name,
+                                         "put the files of that one back"};
+    const std::vector<std::string> data{"--data", place_ / "chats"};
+    expect_one_line(run_program(by_run), 65, other);
+    expect_one_line(run_program(plus({"eval", "--ckpt", place_ / "lora"}, data)), 65, other);
+    expect_one_line(run_program(plus({"eval", "--hf", name}, data)), 65,
+                    {"chats.trident.json: was made by tokenizer", "the one in use is tokenizer",
+                     "put the one that made the data back, which " + name + " no longer is"});
+    expect_parts(said({"convert", "--from", "ckpt", place_ / "lora", "--to", "hf", place_ / "with_other"}),
+                 {"warning: ", other[0]});
+    for (const std::vector<std::string>& by : {by_merged, by_run})
+      expect_parts(succeeded(run_program(plus(by, {"--tokenizer", name}))).err, {"warning: ", "to which they mean other texts"});
+  }
   TemporaryFolder place_;
 };
 
@@ -369,24 +389,7 @@ TEST_F(FineTuning, GoesFromConversationsToAMergedFolder) {
   const std::vector<std::string> by_merged = plus({"generate", "--hf", place_ / "merged"}, ask);
   const std::vector<std::string> by_run = plus({"generate", "--ckpt", place_ / "lora"}, ask);
   EXPECT_NE(said(by_merged), "");
-
-  // To the model, ids of a tokenizer that took the place of its own mean other texts.
-  const std::string name = place_ / "base";
-  std::string swapped = read_file(name + "/tokenizer.json");
-  for (const auto& [letter, id] : {std::pair{"\"a\":97", "\"a\":98"}, {"\"b\":98", "\"b\":97"}})
-    swapped.replace(swapped.find(letter), 6, id);
-  write_file(name + "/tokenizer.json", swapped);
-  const std::vector<std::string> other{"the model learned ids of the tokenizer fnv1a64:", "--tokenizer " + name,
-                                       "put the files of that one back"};
-  const std::vector<std::string> data{"--data", place_ / "chats"};
-  expect_one_line(run_program(by_run), 65, other);
-  expect_one_line(run_program(plus({"eval", "--ckpt", place_ / "lora"}, data)), 65, other);
-  expect_one_line(run_program(plus({"eval", "--hf", name}, data)), 65,
-                  {"chats.trident.json: was made by tokenizer", "the one in use is tokenizer",
-                   "put the one that made the data back, which " + name + " no longer is"});
-  expect_parts(said({"convert", "--from", "ckpt", place_ / "lora", "--to", "hf", place_ / "with_other"}), {"warning: ", other[0]});
-  for (const std::vector<std::string>& by : {by_merged, by_run})
-    expect_parts(succeeded(run_program(plus(by, {"--tokenizer", name}))).err, {"warning: ", "to which they mean other texts"});
+  expect_swapped_tokenizers_are_told(by_merged, by_run);
 }
 
 }  // namespace

@@ -189,8 +189,8 @@ void RankLoop::open_run_folder(std::int64_t largest) {
   if (!leaves_files_) write_start_file([&] { write_config_file(plan_.config.run.dir, checkpoints_.config()); });
   const RunLog& files = sink_.open_files(plan_, updates());
   remove_run_leftovers(plan_.config.run.dir);
-  if (goes_on) warn_of_gaps(files.earlier_steps());
   if (goes_on) {
+    warn_of_gaps(files.earlier_steps());
     first_loss_ = first_logged_loss(plan_.config.run.dir);
     summary_.first_valid = first_logged_evaluation(plan_.config.run.dir);
   }
