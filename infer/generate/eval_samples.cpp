@@ -1,5 +1,7 @@
 #include "infer/generate/eval_samples.h"
 
+#include <fmt/core.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <optional>
@@ -69,8 +71,10 @@ std::shared_ptr<const SampleMaker> find_eval_samples(const TrainConfig& config, 
   else
     found->tokenizer = load_tokenizer(*config.model.init_from, "model.init_from");
   if (found->tokenizer == nullptr && !eval.samples.empty())
-    throw ConfigError(
-        "eval.samples: data.tokenizer is null, and texts need one; name the tokenizer of the data, or give ids in eval.sample_ids");
+    throw ConfigError(fmt::format(
+        "eval.samples: {}, and texts need one; name the tokenizer of the data, or give ids in eval.sample_ids",
+        config.data.tokenizer_was_auto ? "data.tokenizer is \"auto\", the first data set's record names none that is still there"
+                                       : "data.tokenizer is null"));
   const Tokenizer* const tokenizer = found->tokenizer.get();
   GenerateRequest& request = found->request;
   std::int64_t longest = 0;

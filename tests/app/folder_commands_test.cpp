@@ -166,11 +166,15 @@ TEST_F(FolderCommands, TheTokenizerThatMadeTheDataIsFound) {
   EXPECT_EQ(said(prompt), said(plus(prompt, {"--tokenizer", tokenizer})));
   succeeded(run_program({"convert", "--from", "ckpt", run, "--to", "hf", hf}));
   EXPECT_EQ(read_file(hf + "/vocab.json"), read_file(tokenizer + "/vocab.json"));
+  // Its end of a document need not be what --eod wrote.
+  expect_one_line(run_program({"train", "--config", place_ / "mine.json", "--set", "run.dir=" + run + "1", "--set",
+                               "data.reset_attention_mask=true"}),
+                  64, {"data.eod = null: ", "there is no tokenizer; give its id"});
   // Another of that name is not the data's.
   fs::rename(tokenizer + "/merges.txt", place_ / "merges.txt");
   expect_one_line(run_program(prompt), 64, {"its data were made with --tokenizer " + tokenizer});
   expect_one_line(run_program({"train", "--config", place_ / "mine.json", "--set", "run.dir=" + run + "2"}), 64,
-                  {"eval.samples: data.tokenizer is null, and texts need one"});
+                  {"eval.samples: data.tokenizer is \"auto\", ", "record names none that is still there, and texts need one"});
 }
 
 TEST_F(FolderCommands, ChoicesWithoutNumbersAreNotJudged) {

@@ -115,7 +115,8 @@ void set_documents(RunInputs& inputs) {
   if (!data.finds_documents()) return;
   std::unique_ptr<Tokenizer> tokenizer;
   const bool by_index = data.boundaries == DocumentBoundaries::kIndex;
-  if (!by_index && !data.eod) tokenizer = tokenizer_of_run(data);
+  // Data may have been prepared with another --eod than the end of their tokenizer: only who names it says that it ends documents.
+  if (!by_index && !data.eod && data.tokenizer) tokenizer = load_tokenizer(*data.tokenizer, "data.tokenizer");
   inputs.documents = document_rules(data, inputs.plan.model.vocab_size, tokenizer.get());
   for (const TokenSource& source : inputs.sources.train)
     if (by_index && !data.is_packed() && source.dataset->num_sequences() < 2)
@@ -152,8 +153,7 @@ void compare_packs(RunInputs& inputs) {
                     for_shell(fmt::format("data.train={}-packed", prefix)), more));
   };
   if (packed == nullptr && config.data.is_packed() &&
-      2 * other->num_tokens < other->num_samples(config.batch.sequence) * config.batch.sequence)
-  {
+      2 * other->num_tokens < other->num_samples(config.batch.sequence) * config.batch.sequence) {
     const double in_pack = static_cast<double>(other->num_samples(config.batch.sequence) * config.batch.sequence) /
                            static_cast<double>(std::max<std::int64_t>(1, other->num_tokens));
     const char* const things = config.loss.is_dpo() ? "pairs" : "documents";
