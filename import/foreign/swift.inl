@@ -11,6 +11,7 @@ refused("rlhf_type", "DPO is what learns from preferences"),
 {"gradient_accumulation_steps", kMapped, "batch.global@accumulation", {}, "batch.micro x parallel.data x N; its default makes an "
  "update of 16 sequences or more"},
 {"weight_decay", kMapped, "optimizer.weight_decay", {}, "biases and norms are not decayed, as in Trainer", "0.1"},
+{"adam_beta1", kMapped, "optimizer.betas@beta1", {}, {}, "0.9"},
 {"adam_beta2", kMapped, "optimizer.betas@beta2", {}, {}, "0.95"},
 {"lr_scheduler_type = cosine", kMapped, "lr_schedule.type", "\"cosine\"", {}, "\"cosine\""},
 {"logging_steps", kMapped, "log.every@logging_steps", {}, {}, "5"},
@@ -89,7 +90,8 @@ always("load_from_cache_file, dataset_shuffle, val_dataset_shuffle, train_datalo
  "shuffle_buffer_size, download_mode, columns*, strict, disable_auto_column_mapping, custom_dataset_info, lazy_tokenize, "
  "decision_*", "data.train and data.valid name what trident data prepare wrote", "trident data prepare"),
 differs("template", kTemplateOfData, kPrepareByTemplate),
-always("system, agent_template, use_chat_template, padding_side, template_backend, response_prefix, enable_thinking, "
+differs("system", kSystemMessage),
+always("agent_template, use_chat_template, padding_side, template_backend, response_prefix, enable_thinking, "
  "preserve_thinking, add_non_thinking_prefix, disable_ignore_empty_think, is_binary_loss_scale, model_name, model_author",
  kOwnTemplate, "trident data prepare --chat --template FILE --loss assistant"),
 differs("new_special_tokens", kMoreTokens),
