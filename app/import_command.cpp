@@ -171,7 +171,7 @@ std::string next_steps(const Import& import, const OptionValues& base, const Imp
         !it.not_built.empty() || (!it.unknown.empty() && option != nullptr && option->reserved))
       add(neutral_setting(it));
     else if (const auto is_it = [&](const auto& one) { return one.first == it.path; };
-             !it.unknown.empty() && std::ranges::none_of(missing, is_it))
+             !it.unknown.empty() && !it.is_default && std::ranges::none_of(missing, is_it))
       add(fmt::format("--set {}=...", it.path));
   const std::string_view first = from_file && flags.output.empty() ? ", once --output c.json has written it" : "";
   return on_lines(fmt::format("{}the run{}\n{}{}\n", text, first, command, line));
@@ -354,8 +354,10 @@ void import_command(const Arguments& arguments, const CommandContext& context) {
   flags.rules.settings = flags.base.settings;
   flags.rules.keeps_faults = !flags.plan && !flags.json;
   const Import import = import_of(flags);
-  const auto is_misspelt = [](const std::string& fault) { return fault.find(": unknown key ") != fault.npos; };
-  if (!std::ranges::all_of(import.faults, is_misspelt)) context.err << verdicts_text(import);
+  const auto says_all = [](const std::string& fault) {
+    return fault.find(": unknown key ") != fault.npos || fault.find(": with it nothing is trained") != fault.npos;
+  };
+  if (!std::ranges::all_of(import.faults, says_all)) context.err << verdicts_text(import);
   refuse_all(import.faults);
   std::vector<NamedFile> inputs;
   for (const std::string& file : flags.files) inputs.push_back({"FILE", file});

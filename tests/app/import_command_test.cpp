@@ -139,6 +139,8 @@ TEST_F(ImportCommand, AnArgumentOfTheScriptIsNoValueOfARun) {
   expect_parts(succeeded(run_program({"import", script, "--output", copy})).out,
                {"left out: give it", "--set checkpoint.dir=...", "--set data.train=..."});
   EXPECT_EQ(read_file(copy).find('$'), std::string::npos) << "nothing unknown lands in the file: " << read_file(copy);
+  const std::string asked = succeeded(run_program({"import", script})).err;
+  EXPECT_EQ(asked.find("--set run.dir=..."), std::string::npos) << "it is checkpoint.dir, unless another is given: " << asked;
   write_file(script, "torchrun --nproc_per_node 4 pretrain_gpt.py --lr $1\n");
   expect_parts(succeeded(run_program({"import", script})).err, {"give it with --set optimizer.lr=..."});
   expect_one_line(train({}), 64,
@@ -198,6 +200,9 @@ TEST_F(ImportCommand, ReportsAllKeysWhereSomeAreRefused) {
   EXPECT_FALSE(file_exists(folder_ / "moe.json"));
   write_file(folder_ / "run.sh", "torchrun --nproc_per_node 2 pretrain_gpt.py --lrr 4 --bf16\n");
   expect_one_line(run_program({"import", folder_ / "run.sh"}), 64, {"unknown key \"--lrr\""});
+  write_file(folder_ / "merge.yaml", "model_name_or_path: m\nadapter_name_or_path: a\ntemplate: qwen\nexport_dir: out\n");
+  write_file(folder_ / "run.sh", "llamafactory-cli export " + (folder_ / "merge.yaml\n"));
+  expect_one_line(run_program({"import", folder_ / "run.sh"}), 64, {"use trident convert --from peft m a --to hf out"});
 }
 
 TEST_F(ImportCommand, ASettingDecidesBetweenTwoThatDisagree) {
