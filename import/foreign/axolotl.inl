@@ -119,7 +119,7 @@ always("sample_packing_*, eval_sample_packing, eval_sequence_len, min_sample_len
  "samples, once and for all runs", "trident data prepare"),
 differs("chat_template_jinja", kTemplateOfData, kPrepareByTemplate),
 differs("default_system_message, datasets.default_system_message, datasets.system_prompt", kSystemMessage),
-always("chat_template_kwargs*, eot_tokens", kOwnTemplate, "trident data prepare --chat --template FILE --loss assistant"),
+differs("chat_template_kwargs*, eot_tokens", kTextOfTemplate, "trident data prepare --chat --template FILE"),
 differs("fix_untrained_tokens", "rows of the folder stay as they are; those of more tokens are their mean"),
 always("mean_resizing_embeddings, embeddings_skip_upcast", "rows of tokens that only data.tokenizer has begin as the mean of the "
  "folder's"),

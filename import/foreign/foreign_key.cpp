@@ -32,6 +32,8 @@ constexpr std::string_view
     kSystemMessage = "there it opens every conversation that has no system message; put {\"role\": \"system\", \"content\": "
                      "...} before the other messages of each: trident data prepare adds no text",
     kOwnTemplate = "the tokenizer's own template where none is named",
+    kTextOfTemplate = "it changes the text that a template makes, which is the tokenizer's own here: --template takes a changed "
+                      "copy",
     kMeansWhole = "data-parallel ranks with whole copies (ddp), unless DeepSpeed or FSDP is asked for elsewhere",
     kMeansFsdp = "zero3 where fsdp_config says nothing else",
     kMeansDeepSpeed = "zero2 where no stage is named",

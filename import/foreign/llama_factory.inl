@@ -62,8 +62,7 @@ differs("mask_history = true", kWithData, "trident data prepare --chat --loss la
 differs("template", kTemplateOfData, kPrepareByTemplate),
 differs("default_system", kSystemMessage),
 always("train_on_prompt, mask_history", kWithData),
-always("tool_format, enable_thinking, preserve_thinking", kOwnTemplate, "trident "
- "data prepare --chat --template FILE --loss assistant"),
+differs("tool_format, enable_thinking, preserve_thinking", kTextOfTemplate, "trident data prepare --chat --template FILE"),
 differs("max_samples", "trident data prepare takes all lines of a file: cut it before"),
 always("dataset_dir", "its dataset_info.json says which file a data set is", "@data_folder"),
 always("buffer_size, mix_strategy, interleave_probs, preprocessing_batch_size, tokenized_path, eval_tokenized_path, "
