@@ -225,9 +225,6 @@ TEST_F(CommandLine, BadFlags) {
   for (const char* const action : {"cluster", "search"})
     expect_refusal({"plan", action, config_, "--gpus", "8"},
                    "give --config " + config_ + " if that is the configuration, or --set");
-  const std::string study = TRIDENT_SOURCE_DIR "/configs/studies/zero_7b.json";
-  for (const Arguments& words : {Arguments{"plan", "search", "cpu"}, {"train"}})
-    expect_refusal(plus(words, {"--config", study}), "is a study; write trident study --config " + study + ", or give the file");
   expect_refusal({"help", "dpo"}, "; trident docs finetuning is about it");
   const Arguments settings{"--set", "model.preset=llama-1m", "--set", "batch.global=2", "--set", "batch.sequence=16"};
   for (const Arguments& words :
