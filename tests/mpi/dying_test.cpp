@@ -325,7 +325,7 @@ bool Ports::is_held_while_it_parts(int steps) {
   EXPECT_EQ(job.survivors(60), "") << job.said();
   const std::string said = job.said();
   EXPECT_EQ(job.steps_logged(), steps);
-  expect_parts(said, {fmt::format("for {} updates", steps)});
+  expect_parts(said, {fmt::format("result: step {0}/{0}", steps)});
   const std::size_t at = said.find(line);
   EXPECT_NE(at, std::string::npos) << said;
   EXPECT_NE(said.find("; exit code 0 on all ranks", std::min(at, said.size())), std::string::npos) << said;
