@@ -148,6 +148,9 @@ void say_prepared(const std::string& output, const Tokenizer& vocabulary, const 
   if (stats.lone_surrogates > 0)
     say(context, fmt::format("{} {} read as U+FFFD", counted(stats.lone_surrogates, "lone surrogate"),
                              are(stats.lone_surrogates, "was", "were")));
+  if (constexpr std::int64_t kLong = 10'000; stats.documents == 1 && stats.tokens >= kLong && !options.separator_line)
+    say(context, "hint: it is one document, and data.split goes by whole documents; for a validation part of it prepare it as "
+                 "several (of text: --separator-line '' ends one at each blank line)");
   say_what_was_added(vocabulary, options, stats, context);
   if (options.chat != nullptr) say_what_counts(stats, options.chat->preferences, context);
   if (stats.bad_lines > 0)

@@ -33,7 +33,8 @@ void check(const CLI::App& app, const EvalOptions& options) {
     throw ConfigError("trident eval: no model, or two; give either --ckpt DIR, a checkpoint, or --hf DIR, a Hugging Face folder");
   if (options.hf_folder.empty())
     refuse_given(app, {"--adapter"}, "it is merged into a Hugging Face folder", "name its base in --hf");
-  if (options.sets.empty() && !options.ids && !options.choices)
+  const bool is_bare = options.sets.empty() && !options.ids && !options.choices;  // a run has validation data
+  if (is_bare && !options.hf_folder.empty())
     throw ConfigError("trident eval: nothing to evaluate; give --data PREFIX, --ids \"5 17 2\" or --choices FILE");
   std::set<std::string> names;
   for (const NamedPrefix& set : options.sets)
@@ -45,8 +46,8 @@ void check(const CLI::App& app, const EvalOptions& options) {
   if (options.token_losses && (!options.ids || !options.sets.empty() || options.choices))
     throw ConfigError("--token-losses: prints a number for each of --ids; give those, and neither --data nor --choices");
   if (!options.choices) refuse_given(app, {"--per-question", "--delimiter"}, "there are no questions", "give --choices FILE");
-  if (options.sets.empty()) refuse_given(app, {"--per-document"}, "there are no documents", "give --data PREFIX");
-  if (options.sets.empty() && !options.ids)
+  if (options.sets.empty() && !is_bare) refuse_given(app, {"--per-document"}, "there are no documents", "give --data PREFIX");
+  if (options.sets.empty() && !options.ids && !is_bare)
     refuse_given(app, {"--stride"}, "a question is given in one window", "give --data PREFIX or --ids");
 }
 
@@ -62,7 +63,8 @@ void add_flags(CLI::App& app, EvalFlags& flags) {
   app.add_option("--ckpt", options.checkpoint, "a checkpoint's folder, or that of a run's checkpoints, for the newest");
   app.add_option("--hf", options.hf_folder, "in its place a Hugging Face folder: config.json and safetensors");
   app.add_option("--adapter", options.adapter, std::string(kAdapterHelp));
-  app.add_option("--data", flags.data, "prefix of .bin and .idx, or NAME=PREFIX; as often as wanted");
+  app.add_option("--data", flags.data,
+                 "prefix of .bin and .idx, or NAME=PREFIX; as often as wanted; not given: the validation data of the run");
   app.add_option("--ids", flags.ids, "a text as token ids, \"5 17 2\"");
   app.add_option("--choices", options.choices, "lines {\"context\": ..., \"choices\": [...], \"answer\": 0}");
   app.add_option("--delimiter", options.delimiter, "what stands between a context and a choice")->capture_default_str();

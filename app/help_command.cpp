@@ -119,6 +119,19 @@ void print_overview(std::ostream& out, std::size_t columns) {
   throw ConfigError(fmt::format("trident help: {} is not a subcommand, key or section{}", in_quotes(name), hint));
 }
 
+// Words of the field that are neither, and what logs and reports mean by them.
+constexpr std::pair<std::string_view, std::string_view> kFieldWords[] = {
+    {"perplexity", "e to the power of the loss in nats per token; trident docs evaluation"},
+    {"bits_per_byte", "loss in nats per token / ln 2 / bytes of text per token, comparable between tokenizers; trident docs "
+                      "evaluation"},
+    {"mfu", "model FLOPs utilization: FLOPs of the model per second, without recomputation, over the peak of all ranks; trident "
+            "docs logs"},
+    {"bubble", "the time in which pipeline stages idle over the ideal time of a step: (p - 1) / m with p stages and m "
+               "micro-batches, (p - 1) / (v m) with v chunks a rank (interleaved); trident docs learn"},
+    {"validation", "the loss on text that is not trained on, each eval.every steps: of data.valid, or of the second share of "
+                   "data.split; trident docs evaluation"},
+};
+
 }  // namespace
 
 void help_command(const Arguments& arguments, const CommandContext& context) {
@@ -138,6 +151,9 @@ void help_command(const Arguments& arguments, const CommandContext& context) {
   if (arguments.size() > 1)
     throw ConfigError(fmt::format("trident help: unknown argument {}; name one key or section", in_quotes(arguments[1])));
   const std::string text = option_help(name, context.columns);
+  const auto* const word = std::ranges::find(kFieldWords, name, &std::pair<std::string_view, std::string_view>::first);
+  if (text.empty() && word != std::end(kFieldWords))
+    return void(context.out << help_paragraph(fmt::format("{}: {}", word->first, word->second), 0, context.columns));
   if (text.empty()) refuse(name);
   context.out << text;
   if (name == "model.preset")

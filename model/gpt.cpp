@@ -15,9 +15,11 @@ namespace trident {
 namespace {
 
 // Whether the degree splits the model's heads and feed-forward width.
+bool splits_kv(const ModelConfig& config, std::int64_t degree) {
+  return config.kv_heads % degree == 0 || degree % config.kv_heads == 0;  // else ranks share the heads
+}
 bool splits(const ModelConfig& config, std::int64_t degree) {
-  const bool kv = config.kv_heads % degree == 0 || degree % config.kv_heads == 0;
-  return config.heads % degree == 0 && kv && config.ffn % degree == 0;
+  return config.heads % degree == 0 && splits_kv(config, degree) && config.ffn % degree == 0;
 }
 
 std::string legal_degrees(const ModelConfig& config) {
@@ -32,11 +34,15 @@ std::string legal_degrees(const ModelConfig& config) {
 void check_layout(const ModelConfig& config, const TensorLayout& layout, std::int64_t sequence) {
   if (!splits(config, layout.degree)) {
     const std::string legal = legal_degrees(config);
-    throw ConfigError(fmt::format(
-        "parallel.tensor = {}: does not divide the model's {} attention heads, {} key/value heads (or is not a multiple of them) "
-        "and "
-        "feed-forward width {}; use {}{}",
-        layout.degree, config.heads, config.kv_heads, config.ffn, legal.find(',') == std::string::npos ? "" : "one of ", legal));
+    std::string undivided;
+    const auto add = [&](bool is_wrong, std::int64_t size, std::string_view of) {
+      if (is_wrong) undivided += fmt::format("{}{} {}", undivided.empty() ? "" : ", nor its ", size, of);
+    };
+    add(config.heads % layout.degree != 0, config.heads, "attention heads");
+    add(!splits_kv(config, layout.degree), config.kv_heads, "key/value heads");
+    add(config.ffn % layout.degree != 0, config.ffn, "feed-forward columns");
+    throw ConfigError(fmt::format("parallel.tensor = {}: does not divide the model's {}; use {}{}", layout.degree, undivided,
+                                  legal.find(',') == std::string::npos ? "" : "one of ", legal));
   }
   if (sequence > config.longest_sequence()) {
     throw ConfigError(

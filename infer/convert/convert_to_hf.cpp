@@ -13,6 +13,7 @@
 #include "core/adapter_spec.h"
 #include "core/check.h"
 #include "core/foreign_folder.h"
+#include "core/shell_word.h"
 #include "infer/convert/side_files.h"
 #include "infer/convert/convert.h"
 #include "infer/convert/output_folder.h"
@@ -294,6 +295,10 @@ class Exporter {
                                      "tokenizer, its files are not carried along", *lost));
     }
     if (tokenizer) copy_carried(*tokenizer, tokenizer_files(*tokenizer), to);
+    const std::optional<std::string> built_in = config_of(source_).config.data.tokenizer;
+    if (built_in && !tokenizer && from.size() == 1 && !is_there(*built_in))
+      warnings.push_back(fmt::format("there are no tokenizer's files, because {0} is built in; with --hf give --tokenizer {0}",
+                                     for_shell(*built_in)));
     for (const std::string& folder : from) {
       std::vector<std::string> names = side_files(folder);
       std::erase_if(names, [&](const std::string& name) { return name == kHfIndexName || (tokenizer && is_of_tokenizer(name)); });

@@ -12,7 +12,8 @@
 namespace trident {
 
 struct NamedPrefix {
-  std::string name, prefix;  // of .bin and .idx
+  std::string name, prefix;                 // of .bin and .idx
+  std::optional<std::string> split = {};    // data.split, whose validation part is evaluated; not given: all of it
 };
 
 struct EvalOptions {

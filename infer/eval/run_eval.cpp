@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <limits>
 #include <memory>
 #include <span>
@@ -11,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/counted.h"
 #include "core/int_math.h"
 #include "data/dataset_record.h"
 #include "data/document_starts.h"
@@ -68,16 +70,19 @@ void add_set(EvalWork& work, const NamedPrefix& set, const EvalOptions& options,
   const auto& held = work.datasets.emplace_back(std::make_shared<const IndexedDataset>(set.prefix, ::pread, hint));
   const IndexedDataset& dataset = *held;
   const std::size_t before = work.texts.size();
+  IndexRange part{0, dataset.num_documents()};
+  if (set.split) part = split_documents(*set.split, part.end)[1];
+  const std::int64_t first = set.split ? dataset.document_begin(part.begin) : 0;
   if (packed) {
     TokenSource packs;
-    packs.dataset = held, packs.documents = {0, dataset.num_documents()};
+    packs.dataset = held, packs.documents = part;
     look_at_packs(packs, work.sequence);
   }
   if (!options.per_document && !packed) {
-    work.texts.push_back({&dataset, 0, dataset.num_tokens()});
+    work.texts.push_back({&dataset, first, (set.split ? dataset.document_begin(part.end) : dataset.num_tokens()) - first});
   } else {
     IndexReader index(dataset);
-    for (std::int64_t d = 0, begin = 0; d < dataset.num_documents(); ++d) {
+    for (std::int64_t d = part.begin, begin = first; d < part.end; ++d) {
       const std::int64_t end = index.document_begin(d + 1);
       work.texts.push_back({&dataset, begin, end - begin});
       begin = end;
@@ -276,12 +281,44 @@ std::int64_t longest_needed(const EvalWork& work) {
   return longest;
 }
 
-ForwardModel read_model(const EvalOptions& options, EvalWork& work) {
+// A run's own validation data: data.valid, or its part of data.train.
+std::vector<NamedPrefix> validation_sets(const DataConfig& data) {
+  std::vector<NamedPrefix> sets;
+  const bool is_split = data.valid.empty();
+  if (is_split && !data.split) return sets;
+  const std::vector<WeightedPath>& paths = is_split ? data.train : data.valid;
+  for (const WeightedPath& it : paths)
+    sets.push_back({paths.size() == 1 ? "valid" : it.path, it.path, is_split ? data.split : std::nullopt});
+  return sets;
+}
+
+// Names what a run has trained on, since its loss there is no measure of other text.
+void warn_of_training_data(const EvalOptions& options, const DataConfig& data, std::vector<std::string>& notes) {
+  for (const NamedPrefix& set : options.sets)
+    for (const WeightedPath& it : data.train) {
+      std::error_code ignored;  // of files that are gone
+      if (set.split || !std::filesystem::equivalent(bin_path(it.path), bin_path(set.prefix), ignored)) continue;
+      const std::int64_t all = IndexedDataset(set.prefix).num_documents();
+      const std::int64_t trained = data.split ? split_documents(*data.split, all)[0].end : all;
+      notes.push_back(fmt::format("warning: {}: the run trains on {} of its {}{}", set.prefix, trained, counted(all, "document"),
+                                  validation_sets(data).empty() ? "" : "; leave out --data for its validation data alone"));
+    }
+}
+
+ForwardModel read_model(EvalOptions& options, EvalWork& work) {
   refuse_unused_settings(options.settings);
   ForwardModel model = options.hf_folder.empty()
                            ? forward_model_of_checkpoint(options.checkpoint, options.settings, "--ckpt")
                            : forward_model_of_hf(options.hf_folder, options.settings, "--hf", options.adapter);
   TrainConfig& config = model.config;
+  if (options.hf_folder.empty() && options.sets.empty() && !options.ids && !options.choices) {
+    options.sets = validation_sets(config_of(model.checkpoint).config.data);
+    if (options.sets.empty())
+      throw ConfigError("nothing to evaluate, and the run has no validation data; give --data PREFIX, --ids \"5 17 2\" or "
+                        "--choices FILE");
+  }
+  if (options.hf_folder.empty())
+    warn_of_training_data(options, config_of(model.checkpoint).config.data, model.checkpoint.notes);
   const ModelConfig architecture = resolve_model(config);
   if (options.sequence) config.batch.sequence = *options.sequence;
   const std::int64_t sequence = config.batch.sequence;

@@ -233,6 +233,8 @@ TEST_F(CommandLine, BadFlags) {
     expect_refusal({"plan", action, config_, "--gpus", "8"},
                    "give --config " + config_ + " if that is the configuration, or --set");
   expect_refusal({"help", "dpo"}, "; trident docs finetuning is about it");
+  for (const char* const word : {"perplexity", "bits_per_byte", "mfu", "bubble", "validation"})
+    EXPECT_TRUE(run({"help", word}).out.starts_with(std::string(word) + ": ")) << run({"help", word}).err;
   const Arguments settings{"--set", "model.preset=llama-1m", "--set", "batch.global=2", "--set", "batch.sequence=16"};
   for (const Arguments& words :
        {Arguments{"plan"}, {"plan", "search", "cpu"}, {"study", "--cluster", "cpu", "--vary", "micro=1|2"}})
@@ -498,6 +500,11 @@ TEST_F(CommandLine, DataPrepare) {
   const Outcome cut =
       run({"data", "prepare", "--input", path("a.txt"), "--tokenizer", "gpt2", "--output", path("cut"), "--separator-line", ""});
   EXPECT_EQ(cut.exit_code, 0) << cut.err;
+  std::ofstream(path("long.txt")) << std::string(10'000, 'a') << "\n\nb\n";
+  Arguments whole{"data", "prepare", "--input", path("long.txt"), "--tokenizer", "bytes", "--output", path("long")};
+  EXPECT_NE(run(whole).out.find("hint: it is one document"), std::string::npos) << run(whole).out;
+  whole.insert(whole.end(), {"--separator-line", "", "--overwrite"});
+  EXPECT_EQ(run(whole).out.find("hint: "), std::string::npos) << run(whole).out;
   expect_refusal({"data", "prepare", "--input", path("none.txt"), "--tokenizer", "gpt2", "--output", path("no")}, "none.txt", 65);
   expect_refusal({"data", "prepare", "--input", path("a.txt"), "--tokenizer", "gpt9", "--output", path("no")}, "gpt9");
   EXPECT_FALSE(std::filesystem::exists(path("no.bin")));

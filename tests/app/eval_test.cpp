@@ -177,6 +177,14 @@ TEST_F(Eval, DocumentsAndNamedSets) {
   std::int64_t tokens = 0;
   for (const JsonValue& document : a.find("documents")->items()) tokens += document.find("tokens")->as_integer();
   EXPECT_EQ(a.find("tokens")->as_integer(), tokens);
+  // Without --data the run's validation data are evaluated; of its training data a warning says so.
+  const std::vector<std::string> split{"data.train=" + (place_ / "docs"), "data.split=50,50", "run.dir=" + (place_ / "split"),
+                                       "batch.sequence=2", "batch.micro=1", "batch.global=2", "eval.every=0"};
+  ASSERT_EQ(train(split).exit_code, 0) << train(split).err;
+  const std::vector<std::string> ckpt{"eval", "--ckpt", place_ / "split"};
+  expect_parts(succeeded(run_program(plus(ckpt, {"--data", place_ / "docs"}))).err,
+               {"the run trains on 2 of its 3 documents; leave out --data for its validation data alone"});
+  EXPECT_EQ(succeeded(run_program(plus(ckpt, {"--per-document", "--json"}))).err.find("warning: "), std::string::npos);
   EXPECT_EQ(report.find("tokens")->as_integer(), tokens + report.find("sets")->find("b")->find("tokens")->as_integer());
 }
 
@@ -229,7 +237,7 @@ TEST_F(Eval, SequenceParallelTakesAnySequence) {
 
 TEST_F(Eval, WhatCannotBeIsRefused) {
   ASSERT_EQ(train().exit_code, 0);
-  expect_one_line(eval({}), 64, {"nothing to evaluate", "--data"});
+  expect_one_line(eval({}), 64, {"nothing to evaluate", "no validation data", "--data"});
   expect_one_line(eval({"--hf", place_ / "run", "--ids", "5 6"}), 64, {"--ckpt", "--hf"});
   expect_one_line(run_program({"eval", "--ids", "5 6"}), 64, {"--ckpt", "--hf"});
   expect_one_line(run_program({"eval", "--hf", place_ / "run/ckpt", "--ids", "5 6"}),

@@ -155,13 +155,14 @@ TEST(CheckLayoutTest, RefusesWhatDoesNotDivide) {
   ModelConfig config = testing::tiny_llama();
   EXPECT_EQ(refusal(config, {4, true}, 8), "no error");
   expect_parts(refusal(config, {3, false}, 8),
-               {"parallel.tensor = 3: ", "4 attention heads, 2 key/value heads", "feed-forward width 24", "use one of 1, 2, 4"});
+               {"parallel.tensor = 3: does not divide the model's 4 attention heads, nor its 2 key/value heads; ",
+                "use one of 1, 2, 4"});
   config.heads = 12, config.kv_heads = 3;
   EXPECT_EQ(refusal(config, {3, false}, 8), "no error");
   EXPECT_EQ(refusal(config, {6, false}, 8), "no error");
   EXPECT_NE(refusal(config, {2, false}, 8), "no error");  // neither divides nor is a multiple of 3 key/value heads
   config.ffn = 25;
-  expect_parts(refusal(config, {3, false}, 8), {"; use 1"});
+  expect_parts(refusal(config, {3, false}, 8), {"the model's 25 feed-forward columns; use 1"});
 }
 
 TEST(CheckLayoutTest, RefusesSequencesThatDoNotFit) {
