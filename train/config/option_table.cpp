@@ -331,8 +331,8 @@ std::vector<Option> data_options() {
        .choices = {"stream", "packed"}, .aka = {"packing"}},
       {.path = "data.tokenizer", .takes = kNull | kString, .fallback = "\"auto\"",
        .doc = "Tokenizer the data was prepared with: gpt2, cl100k, bytes, a folder or a file; null: none; auto: gpt2 for a "
-              "vocabulary of 50257 (or up to 50304 with model_type gpt2), else the one that made the first of data.train, where its "
-              "record's name finds it. Its end of a document counts only where it is named.", .aka = {"tokenizer_type"}},
+              "vocabulary of 50257 (or up to 50304 with model_type gpt2), else the one that made the first of data.train, where "
+              "its record's name finds it. Its end of a document counts only where it is named.", .aka = {"tokenizer_type"}},
       {.path = "data.reset_position_ids", .takes = kNull | kBool, .fallback = "false",
        .doc = "Positions begin again at 0 with each document of a sample."},
       {.path = "data.reset_attention_mask", .takes = kNull | kBool, .fallback = "false",
