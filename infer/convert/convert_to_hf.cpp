@@ -391,12 +391,12 @@ ConvertReport checkpoint_to_hf(const std::string& from, const std::string& to, c
     open_base(source, options.init_from);
     const std::vector<std::string> notes = std::move(source.notes);
     const std::string folder = source.folder;
-    const std::optional<Error> other = find_tokenizer({}, {}, source, "--from ckpt").other;  // whose files are carried along
+    const std::optional<std::string> other = find_tokenizer({}, {}, source, "--from ckpt").other;  // whose files are carried along
     const bool adapted = std::ranges::any_of(source.manifest.tensors, is_adapter_tensor, &ManifestTensor::name);
     ConvertReport report = adapted ? merge_adapters(source, to, options, progress)
                                    : Exporter(std::move(source), options, progress).write(to);
     report.warnings.insert(report.warnings.begin(), notes.begin(), notes.end());
-    if (other) report.warnings.emplace_back(other->what());
+    if (other) report.warnings.push_back(*other);
     report.from = folder;  // adapters are merged in others
     return report;
   });

@@ -169,10 +169,7 @@ ForwardModel read_job(const GenerateOptions& options, Job& job) {
                 fmt::format("texts need a tokenizer, and the model names no tokenizer that can be read{}; give --tokenizer, or "
                             "--prompt-ids without --stop",
                             found.refused ? fmt::format(" ({})", found.refused->what()) : ""));
-  if (found.other && needs_text) {
-    if (!options.tokenizer) throw Error(*found.other);
-    model.checkpoint.notes.push_back(fmt::format("warning: {}", found.other->what()));
-  }
+  if (found.other && needs_text) model.checkpoint.notes.push_back("warning: " + *found.other);
   job.tokenizer = std::move(found.tokenizer);
   ChatMarks marks;
   if (is_chat) {  // a template writes itself what stands around messages

@@ -135,18 +135,17 @@ class FineTuning : public ::testing::Test {
     for (const auto& [letter, id] : {std::pair{"\"a\":97", "\"a\":98"}, {"\"b\":98", "\"b\":97"}})
       swapped.replace(swapped.find(letter), 6, id);
     write_file(name + "/tokenizer.json", swapped);
-    const std::vector<std::string> other{"the model learned ids of the tokenizer fnv1a64:", "--tokenizer " + name,
-                                         "put the files of that one back"};
+    const std::vector<std::string> other{"warning: ", "the model learned ids of the tokenizer fnv1a64:", "--tokenizer " + name,
+                                         "may mean other texts; put the files of that one back"};
     const std::vector<std::string> data{"--data", place_ / "chats"};
-    expect_one_line(run_program(by_run), 65, other);
-    expect_one_line(run_program(plus({"eval", "--ckpt", place_ / "lora"}, data)), 65, other);
-    expect_one_line(run_program(plus({"eval", "--hf", name}, data)), 65,
-                    {"chats.trident.json: was made by tokenizer", "the one in use is tokenizer",
-                     "put the one that made the data back, which " + name + " no longer is"});
-    expect_parts(said({"convert", "--from", "ckpt", place_ / "lora", "--to", "hf", place_ / "with_other"}),
-                 {"warning: ", other[0]});
-    for (const std::vector<std::string>& by : {by_merged, by_run})
-      expect_parts(succeeded(run_program(plus(by, {"--tokenizer", name}))).err, {"warning: ", "to which they mean other texts"});
+    expect_parts(succeeded(run_program(by_run)).err, other);
+    expect_parts(succeeded(run_program({"eval", "--ckpt", place_ / "lora", "--ids", "97 98"})).err, other);
+    for (const std::vector<std::string>& model : {std::vector<std::string>{"--ckpt", place_ / "lora"}, {"--hf", name}})
+      expect_one_line(run_program(plus(plus({"eval"}, model), data)), 65,
+                      {"chats.trident.json: was made by tokenizer", "the one in use is tokenizer",
+                       "put the one that made the data back, which " + name + " no longer is"});
+    expect_parts(said({"convert", "--from", "ckpt", place_ / "lora", "--to", "hf", place_ / "with_other"}), {other[0], other[1]});
+    expect_parts(succeeded(run_program(plus(by_merged, {"--tokenizer", name}))).err, {other[0], other[3]});
   }
   TemporaryFolder place_;
 };

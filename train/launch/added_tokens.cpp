@@ -85,13 +85,6 @@ AddedTokens added_tokens_in(std::span<const TokenSource> sources, std::int64_t r
 
 }  // namespace
 
-bool has_tokens_of(const Tokenizer& tokenizer, const Tokenizer& other) {
-  if (tokenizer.vocab_size() < other.vocab_size()) return false;
-  for (std::int32_t id = 0; id < other.vocab_size(); ++id)
-    if (tokenizer.token_text(id) != other.token_text(id)) return false;
-  return true;
-}
-
 TrainConfig with_added_tokens(TrainConfig config) {
   const std::string folder = config.model.init_from ? hub_snapshot(*config.model.init_from) : "";
   if (folder.empty() || !is_hf_folder(folder)) return config;

@@ -21,9 +21,6 @@ namespace trident {
 // as load_tokenizer() for data.tokenizer.
 TrainConfig with_added_tokens(TrainConfig config);
 
-// Whether each id of `other` is the same token of `tokenizer`, which may have more.
-bool has_tokens_of(const Tokenizer& tokenizer, const Tokenizer& other);
-
 // Says how many rows a run adds to the weights that it begins with; nothing where it adds none.
 std::optional<std::string> added_rows_line(const ModelConfig& model, const Resume& initial);
 

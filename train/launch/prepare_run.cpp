@@ -58,12 +58,17 @@ std::vector<std::string> other_tokenizer_of_weights(const RunInputs& inputs, con
   const std::unique_ptr<Tokenizer> theirs =
       inputs.initial ? find_tokenizer({}, {}, *inputs.initial, "model.init_from").tokenizer : nullptr;
   if (theirs == nullptr || (named != nullptr && has_tokens_of(*named, *theirs))) return {};
+  // A checkpoint says more than the files that lie beside its base now.
+  const std::string learned = tokenizer_of_data(inputs.initial->manifest.data);
   for (const std::string& prefix : prefixes) {
     const std::optional<DatasetRecord> record = read_record(prefix, read_at);
-    if (!record || !record->origin.tokenizer || *record->origin.tokenizer == recorded(*theirs)) continue;
+    if (!record || !record->origin.tokenizer) continue;
+    const RecordedTokenizer& made_by = *record->origin.tokenizer;
+    if (learned.empty() ? made_by == recorded(*theirs) : made_by.fingerprint == learned) continue;
     return {fmt::format("{}: was made by {}, and the weights of model.init_from by {}, to which its ids mean other texts; prepare "
                         "the data with that one, unless another is meant to take its place",
-                        record_path(prefix), described(*record->origin.tokenizer), described(recorded(*theirs)))};
+                        record_path(prefix), described(made_by),
+                        learned.empty() ? described(recorded(*theirs)) : "tokenizer " + learned)};
   }
   return {};
 }

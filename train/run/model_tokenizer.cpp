@@ -163,6 +163,13 @@ std::vector<std::int32_t> ends_of_model(const WeightsSource& source) {
   return ends;
 }
 
+bool has_tokens_of(const Tokenizer& tokenizer, const Tokenizer& other) {
+  if (tokenizer.vocab_size() < other.vocab_size()) return false;
+  for (std::int32_t id = 0; id < other.vocab_size(); ++id)
+    if (tokenizer.token_text(id) != other.token_text(id)) return false;
+  return true;
+}
+
 namespace {
 
 // `takes_that_of_data`: where no files are there, the tokenizer that the data's record names.
@@ -183,16 +190,17 @@ ModelTokenizer tokenizer_among_files(const WeightsSource& source, bool takes_tha
 }
 
 // A checkpoint says which tokenizer made its data; a model's own files are looked at where they are not `used` themselves.
-std::optional<Error> why_other(const Tokenizer& used, bool is_named, const WeightsSource& source) {
+std::optional<std::string> why_other(const Tokenizer& used, bool is_named, const WeightsSource& source) {
   std::string learned = tokenizer_of_data(source.manifest.data);
   if (learned.empty() && is_named)
     if (const auto own = tokenizer_among_files(source, true, "").tokenizer) learned = own->fingerprint();
   if (learned.empty() || learned == used.fingerprint()) return std::nullopt;
   const std::optional<DataTokenizer> made_by = tokenizer_of_data(source);
-  return DataError(fmt::format("{}: the model learned ids of the tokenizer {}{}, and {} is {} now, to which they mean other texts; "
-                               "put the files of that one back, or name a folder that has them in --tokenizer",
-                               source.folder, learned, made_by ? fmt::format(" ({})", made_with(*made_by)) : "",
-                               in_quotes(used.name()), used.fingerprint()));
+  if (made_by && made_by->tokenizer != nullptr && has_tokens_of(used, *made_by->tokenizer)) return std::nullopt;
+  return fmt::format("{}: the model learned ids of the tokenizer {}{}, and {} is {} now, to which they may mean other texts; "
+                     "put the files of that one back, or name a folder that has them in --tokenizer",
+                     source.folder, learned, made_by ? fmt::format(" ({})", made_with(*made_by)) : "", in_quotes(used.name()),
+                     used.fingerprint());
 }
 
 }  // namespace

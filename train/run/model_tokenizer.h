@@ -39,8 +39,11 @@ std::vector<std::int32_t> ends_of_model(const WeightsSource& source);
 struct ModelTokenizer {
   std::unique_ptr<Tokenizer> tokenizer;  // or none
   std::optional<Error> refused = {};     // why that among hf_files_of() is not read, or what made the data where that is gone, too
-  std::optional<Error> other = {};       // DataError: it is another than the one whose ids the model learned
+  std::optional<std::string> other = {};  // a warning of one that is not known to have the ids that the model learned
 };
+
+// Whether each id of `other` is the same token of `tokenizer`, which may have more.
+bool has_tokens_of(const Tokenizer& tokenizer, const Tokenizer& other);
 
 // `named`: --tokenizer; else that of `configured`; else the one among hf_files_of(); else, where `configured` was auto, the one
 // that made the training data, if its record's name finds it still. `key`: of the option that gave
