@@ -7,12 +7,15 @@
 #include <array>
 #include <cctype>
 #include <cmath>
+#include <cstdlib>
+#include <filesystem>
 #include <iterator>
 #include <optional>
 #include <sstream>
 
 #include "app/foreign_flag_hint.h"
 #include "app/help_text.h"
+#include "app/path_arguments.h"
 #include "app/version_text.h"
 #include "core/clock.h"
 #include "core/counted.h"
@@ -246,6 +249,20 @@ void refuse_other_forms(const CLI::App& app, const std::string& path) {
   }
 }
 
+// "TRIDENT=/opt/bin/trident ": train.sbatch takes build/release/bin/trident below the current folder, else the first in PATH, where
+// it is not told of another.
+std::string other_program() {
+  const char* const paths = std::getenv("PATH");
+  std::istringstream folders(paths == nullptr ? "" : fmt::format("{}:", paths));  // an empty one is the current folder
+  std::string taken = "build/release/bin/trident";
+  std::error_code failed;
+  const auto is_program = [&] { return std::filesystem::is_regular_file(taken, failed) && ::access(taken.c_str(), X_OK) == 0; };
+  for (std::string folder; !is_program() && std::getline(folders, folder, ':');)
+    taken = (folder.empty() ? "." : folder) + "/trident";
+  const std::string program = folder_of_program() + "/trident";
+  return std::filesystem::equivalent(taken, program, failed) ? "" : fmt::format("TRIDENT={} ", for_shell(program));
+}
+
 }  // namespace
 
 bool parse_flags(CLI::App& app, const Arguments& arguments, const CommandContext& context, const FlagTexts& texts) {
@@ -319,6 +336,12 @@ std::string said_text(const ForeignLeaf& leaf) {
   const std::string value = leaf.value.is_string() ? leaf.value.as_string() : value_text(leaf.value);
   if (!leaf.key.starts_with('-')) return fmt::format("{}: {}", leaf.key, value);
   return leaf.value == JsonValue(true) ? leaf.key : fmt::format("{} {}", leaf.key, value);
+}
+
+std::string sbatch_start(int nodes, int ranks_per_node) {
+  const std::string script = beside_program("scripts/slurm/train.sbatch");
+  return fmt::format("{}sbatch --nodes={} --ntasks-per-node={} --gpus-per-task=1 {}", other_program(), nodes, ranks_per_node,
+                     for_shell(script.empty() ? "train.sbatch" : script));
 }
 
 std::string neutral_setting(const ImportedValue& value) {

@@ -39,6 +39,8 @@ OptionValues values_of_config(const CLI::App& app, const ConfigFlags& flags);
 void take_import(OptionValues& values, const Import& import);
 // "--lr 1e-5", "--bf16", "zero_stage: 2".
 std::string said_text(const ForeignLeaf& leaf);
+// "sbatch --nodes=2 --ntasks-per-node=8 --gpus-per-task=1 scripts/slurm/train.sbatch", which a configuration follows.
+std::string sbatch_start(int nodes, int ranks_per_node);
 // "--set offload.optimizer=none": asks for nothing that is not built.
 std::string neutral_setting(const ImportedValue& value);
 

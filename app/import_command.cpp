@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <cstdlib>
 #include <initializer_list>
 #include <numeric>
 #include <ostream>
@@ -100,9 +101,10 @@ std::string verdicts_text(const Import& import) {
 // A run reads the inputs, or the file that was made of them, in which nothing follows from the ranks any more.
 enum class Lacking : std::uint8_t { kPrice, kRunOfInputs, kRunOfFile };
 
-// Keys that it depends on and that nobody says, with the settings that give them.
-std::vector<std::pair<std::string_view, std::string_view>> missing_of(const OptionValues& values, Lacking lacking) {
-  std::vector<std::pair<std::string_view, std::string_view>> missing;
+// Keys that it depends on and that nobody says, with the settings that give them. `prepared`: Import's.
+std::vector<std::pair<std::string, std::string>> missing_of(const OptionValues& values, Lacking lacking,
+                                                            const std::string& prepared = "") {
+  std::vector<std::pair<std::string, std::string>> missing;
   const auto has_one = [&](std::initializer_list<const char*> paths) {
     return std::ranges::any_of(paths, [&](const char* path) { return !values.at(path).value.is_null(); });
   };
@@ -119,38 +121,57 @@ std::vector<std::pair<std::string_view, std::string_view>> missing_of(const Opti
     missing.emplace_back("model", "model.preset=NAME (or --set model.init_from=FOLDER)");
   if (lacking == Lacking::kPrice) return missing;
   if (!has_one({"run.steps", "run.epochs"})) missing.emplace_back("run.steps", "run.steps=N (or --set run.epochs=N)");
-  if (!has_one({"data.train"})) missing.emplace_back("data.train", "data.train=PREFIX, files that trident data prepare writes");
+  if (!has_one({"data.train"}))
+    missing.emplace_back("data.train", prepared.empty() ? "data.train=PREFIX, files that trident data prepare writes"
+                                                        : fmt::format("data.train={}, as the commands above write it", prepared));
+  const JsonValue& every = values.at("eval.every").value;
+  if (!every.is_null() && every != JsonValue(0) && !has_one({"data.valid", "data.split"}))
+    missing.emplace_back("data.valid", "data.valid=PREFIX (or --set data.split=99,1, or --set eval.every=0)");
   return missing;
 }
 
-std::string next_steps(const Import& import, OptionValues values, const ImportFlags& flags) {
-  for (const ImportedValue& it : import.values)
-    if (it.unknown.empty()) values.take_import(it.path, it.value, it.origin, it.is_default);
+// Machines that the script asks Slurm for; 1: it does not say, or its count is not known.
+int nodes_of(const Import& import) {
+  for (const ImportedKey& key : import.keys)
+    if (key.leaf.key == "sbatch.nodes" && key.leaf.value.is_string() && import.ranks)
+      return std::max(1, std::atoi(key.leaf.value.as_string().c_str()));
+  return 1;
+}
+
+std::string next_steps(const Import& import, const OptionValues& base, const ImportFlags& flags) {
   // A pipe is used up, and train --import has no --from: such input is written first.
   const bool reads_again = flags.rules.from.empty() && std::ranges::find(flags.files, "-") == flags.files.end();
-  const bool from_file = !flags.output.empty() || !reads_again;
-  const auto missing = missing_of(values, from_file ? Lacking::kRunOfFile : Lacking::kRunOfInputs);
+  const int nodes = nodes_of(import);
+  const bool from_file = !flags.output.empty() || !reads_again || nodes > 1;  // train.sbatch takes a file
+  OptionValues values = from_file ? OptionValues() : base;
+  for (const ImportedValue& it : import.values)
+    if (it.unknown.empty()) values.take_import(it.path, it.value, it.origin, it.is_default);
+  values.take_settings(flags.base.settings);
+  const auto missing = missing_of(values, from_file ? Lacking::kRunOfFile : Lacking::kRunOfInputs, import.prepared);
   std::string text = missing.empty() ? "" : fmt::format("still missing for trident train ({})\n", missing.size());
   const std::string written = flags.output.empty() ? "c.json" : flags.output;
   std::string command, line = from_file ? "  trident train --config" : "  trident train --import";
+  if (nodes > 1 && import.ranks) line = "  " + sbatch_start(nodes, static_cast<int>(*import.ranks / nodes));
   const auto add = [&](const std::string& word) {
     if (line.size() + word.size() + 3 > kImportColumns) command += std::exchange(line, "     ") + " \\\n";
     line += ' ' + word;
   };
   if (from_file) add(for_shell(written));
   else std::ranges::for_each(flags.files, add, for_shell);
+  if (!from_file && !flags.base.file.empty()) add("--config " + for_shell(flags.base.file));
+  for (const std::string& setting : flags.base.settings) add("--set " + for_shell(setting));
   if (const JsonValue& data = values.at("parallel.data").value; !from_file && flags.ranks > 0 && !data.is_null())
     add("--set parallel.data=" + for_shell(to_json_text(data)));
   for (const auto& [key, setting] : missing) {
     text += folded_between_words(fmt::format("  {}: --set {}", key, setting), 6, kImportColumns) + '\n';
-    add(fmt::format("--set {}", setting.substr(0, setting.find_first_of(" ,"))));
+    add(fmt::format("--set {}", setting.substr(0, std::min(setting.find(", "), setting.find(" (")))));
   }
   for (const ImportedValue& it : import.values)  // without what is not built, and with what only the user knows
     if (const Option* const option = find_option(it.path);
         !it.not_built.empty() || (!it.unknown.empty() && option != nullptr && option->reserved))
       add(neutral_setting(it));
     else if (const auto is_it = [&](const auto& one) { return one.first == it.path; };
-             !it.unknown.empty() && std::ranges::none_of(missing, is_it))
+             !it.unknown.empty() && !it.is_default && std::ranges::none_of(missing, is_it))
       add(fmt::format("--set {}=...", it.path));
   const std::string_view first = from_file && flags.output.empty() ? ", once --output c.json has written it" : "";
   return on_lines(fmt::format("{}the run{}\n{}{}\n", text, first, command, line));
@@ -169,8 +190,8 @@ void refuse_reserved(const Import& import) {
   throw ConfigError(fmt::format("--strict: {}: not built yet; leave these keys out there{}", names, without));
 }
 
-// The imported configuration beside others that differ from it in what data-parallel ranks share out. All but itself are without
-// what is not built. The first is what the others are compared with.
+// The imported configuration beside others that differ from it in what data-parallel ranks share out, all of them without what is
+// not built. The first is what the others are compared with.
 StudySpec neighbours_of(const Import& import, const ImportFlags& flags) {
   OptionValues values = *flags.rules.base;
   take_import(values, import);
@@ -190,13 +211,13 @@ StudySpec neighbours_of(const Import& import, const ImportFlags& flags) {
     spec.arms.push_back(arm(preset, {std::string("parallel.zero=") + preset, "parallel.grad_sync=null",
                                      "parallel.param_gather=null"}));
   spec.arms.push_back(arm(zero + ", grad_sync step", {"parallel.grad_sync=step"}));
-  spec.arms.push_back({fmt::format("imported: {}", zero), {}});
+  spec.arms.push_back(arm(fmt::format("imported: {}", zero), {}));
   spec.cluster = flags.cluster;
   if (!flags.cluster.empty()) spec.gpus = flags.gpus > 0 ? flags.gpus : import.ranks.value_or(0);
   return spec;
 }
 
-std::string prices_text(const StudyResult& result) {
+std::string prices_text(const StudyResult& result, const Import& import) {
   Table table{"", {{"", true}, {"GB held"}, {"of"}, {"GB sent"}, {"step s"}, {"tokens/s"}, {"", true}}};
   for (const StudyRow& row : result.rows) {
     std::vector<std::string> cells{result.spec.arms[row.point.arm].name};
@@ -211,9 +232,14 @@ std::string prices_text(const StudyResult& result) {
                                  row.fits ? "" : "does not fit"});
     table.rows.push_back(std::move(cells));
   }
+  std::string unbuilt;
+  for (const ImportedValue& value : import.values)
+    if (!value.not_built.empty())
+      unbuilt += fmt::format("{}{}", unbuilt.empty() ? "\npriced without, as not built yet: " : ", ", value.path);
   std::string text = fmt::format("prices of: {}; sent by a rank in a step{}\n\n{}", result.hardware,
                                  result.counted_as == "GPU" ? ", held by a GPU" : ", held by all ranks, which are one process",
                                  to_text(table));
+  if (!unbuilt.empty()) text += folded_between_words(unbuilt, 0, kImportColumns) + '\n';
   for (const std::string& sentence : result.causes) text += '\n' + folded_between_words(sentence, 0, kImportColumns);
   return text + (result.causes.empty() ? "" : "\n");
 }
@@ -235,6 +261,9 @@ StudyResult price(const Import& import, const ImportFlags& flags, const CommandC
   OptionValues base = *flags.rules.base;
   base.take_settings(flags.base.settings);
   base.refuse_illegal();  // before what it lacks; the inputs may ask for what is not built
+  if (!import.ranks && flags.gpus == 0)
+    throw ConfigError(fmt::format("--plan: no input says how many ranks there are; give --ranks N{}",
+                                  flags.cluster.empty() ? "" : ", or --gpus N"));
   const StudySpec spec = neighbours_of(import, flags);
   refuse_missing(*spec.given);
   StudyResult result = run_study_here(spec, false, *context.make_cuda());
@@ -325,7 +354,10 @@ void import_command(const Arguments& arguments, const CommandContext& context) {
   flags.rules.settings = flags.base.settings;
   flags.rules.keeps_faults = !flags.plan && !flags.json;
   const Import import = import_of(flags);
-  if (!import.faults.empty()) context.err << verdicts_text(import);
+  const auto says_all = [](const std::string& fault) {
+    return fault.find(": unknown key ") != fault.npos || fault.find(": with it nothing is trained") != fault.npos;
+  };
+  if (!std::ranges::all_of(import.faults, says_all)) context.err << verdicts_text(import);
   refuse_all(import.faults);
   std::vector<NamedFile> inputs;
   for (const std::string& file : flags.files) inputs.push_back({"FILE", file});
@@ -344,7 +376,7 @@ void import_command(const Arguments& arguments, const CommandContext& context) {
   const bool table_alone = !flags.output.empty() && !prices;
   std::ostream& beside = table_alone ? context.out : context.err;
   beside << verdicts_text(import);
-  if (prices) context.out << on_lines(prices_text(*prices));
+  if (prices) context.out << on_lines(prices_text(*prices, import));
   else if (!table_alone) context.out << config_text(import);
   context.out.flush();
   beside << next_steps(import, base, flags);  // the last that is read

@@ -1,16 +1,12 @@
 // trident plan --config FILE [--set path=value ...] [--ranks N] [--json] [--program]
 // trident plan cluster NAME --config FILE [--gpus N] [--tokens N] [--json | --csv] [--program] [--html FILE] [--trace FILE]
 // trident plan search NAME --config FILE --gpus N [--best N] [--write FILE] [--html FILE] [--json]
-#include <unistd.h>
-
 #include <algorithm>
 #include <cctype>
 #include <cstdint>
-#include <cstdlib>
 #include <filesystem>
 #include <iterator>
 #include <ostream>
-#include <sstream>
 
 #include "app/command_line.h"
 #include "app/foreign_flag_hint.h"
@@ -63,20 +59,6 @@ bool is_said_again(const std::string& given, const std::vector<std::string>& set
   return std::ranges::count(settings, key, key_of) > 0;
 }
 
-// "TRIDENT=/opt/bin/trident ": train.sbatch takes build/release/bin/trident below the current folder, else the first in PATH, where
-// it is not told of another.
-std::string other_program() {
-  const char* const paths = std::getenv("PATH");
-  std::istringstream folders(paths == nullptr ? "" : fmt::format("{}:", paths));  // an empty one is the current folder
-  std::string taken = "build/release/bin/trident";
-  std::error_code failed;
-  const auto is_program = [&] { return std::filesystem::is_regular_file(taken, failed) && ::access(taken.c_str(), X_OK) == 0; };
-  for (std::string folder; !is_program() && std::getline(folders, folder, ':');)
-    taken = (folder.empty() ? "." : folder) + "/trident";
-  const std::string program = folder_of_program() + "/trident";
-  return std::filesystem::equivalent(taken, program, failed) ? "" : fmt::format("TRIDENT={} ", for_shell(program));
-}
-
 // The command that trains a configuration in a folder of its own, with words that a user replaces where it does not say enough.
 std::string command_to_train(const ConfigFlags& flags, const OptionValues& values, int nodes, int gpus_per_node) {
   const auto is_given = [&](const char* key) { return values.at(key).origin != OptionValue().origin; };
@@ -85,11 +67,7 @@ std::string command_to_train(const ConfigFlags& flags, const OptionValues& value
   if (!is_given("data.train")) settings.emplace_back("data.train=PREFIX");
   if (!is_given("run.steps") && !is_given("run.epochs")) settings.emplace_back("run.steps=N");
   std::string command = fmt::format("trident train --config {}", for_shell(flags.file));
-  if (nodes > 1) {
-    const std::string script = beside_program("scripts/slurm/train.sbatch");
-    command = fmt::format("{}sbatch --nodes={} --ntasks-per-node={} --gpus-per-task=1 {} {}", other_program(), nodes, gpus_per_node,
-                          for_shell(script.empty() ? "train.sbatch" : script), for_shell(flags.file));
-  }
+  if (nodes > 1) command = fmt::format("{} {}", sbatch_start(nodes, gpus_per_node), for_shell(flags.file));
   for (const std::string& setting : settings) command += " --set " + for_shell(setting);
   return command;
 }

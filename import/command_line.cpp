@@ -116,7 +116,8 @@ class Command {
   Starter kind_here() const { return words_.empty() ? Starter::kNone : starter(words_[0].text); }
   void skip_word() { words_ = words_.subspan(1); }
   bool lacks_action() const {
-    return is_listed(last_part(words_[0].text), kClis) && (words_.size() < 2 || !is_listed(words_[1].text, kActions));
+    const std::string_view name = last_part(words_[0].text), action = words_.size() < 2 ? "" : std::string_view(words_[1].text);
+    return is_listed(name, kClis) && !is_listed(action, kActions) && (name != "llamafactory-cli" || action != "export");
   }
 
   // Up to the program; false: there is none.

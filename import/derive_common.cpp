@@ -144,6 +144,37 @@ bool is_preset(const std::string& name) {
   }
 }
 
+// The name of the file that LLaMA-Factory's dataset_info.json gives to a data set; "" where it gives none.
+std::string file_in_dataset_info(const std::string& info, const std::string& dataset) {
+  const JsonValue root = read_json_file(info);
+  const JsonValue* const entry = root.is_object() ? root.find(dataset) : nullptr;
+  const JsonValue* const name = entry != nullptr && entry->is_object() ? entry->find("file_name") : nullptr;
+  if (name == nullptr || !name->is_string()) return "";
+  return (std::filesystem::path(info).parent_path() / name->as_string()).lexically_normal().string();
+}
+
+// Says beside `fact` which file it is, as far as LLaMA-Factory's table or ms-swift's number of samples says it.
+std::string file_of_dataset(Facts& facts, const Fact& fact, const std::string& dataset) {
+  if (facts.find("@data_folder") != nullptr) {
+    const std::string beside = fact.origin.substr(0, fact.origin.find(':'));  // the input
+    const std::filesystem::path name = std::filesystem::path(facts.text("@data_folder")) / "dataset_info.json";
+    for (const std::string& info : {name.string(), (std::filesystem::path(beside).parent_path() / name).string()}) {
+      if (!file_exists(info)) continue;
+      if (std::string file = file_in_dataset_info(info, dataset); !file.empty()) return file;
+    }
+    facts.remark(fact, fmt::format("{}, which says the file of {}, is not here and was not read", name.string(),
+                                   in_quotes(dataset)));
+  }
+  const std::size_t hash = dataset.rfind('#');
+  if (hash == dataset.npos || hash + 1 == dataset.size() || file_exists(dataset) ||
+      dataset.find_first_not_of("0123456789", hash + 1) != dataset.npos)
+    return dataset;
+  const std::string file = dataset.substr(0, hash), count = dataset.substr(hash + 1);
+  facts.remark(fact, fmt::format("#{0} is {0} samples, drawn at random there: for the first ones give the output of head -n {0} "
+                                 "{1} in its place", count, file));
+  return file;
+}
+
 // The commands that make token files of what `dataset` names, and the prefix of their names.
 std::pair<std::string, std::string> how_to_prepare(const Facts& facts, const std::string& dataset) {
   const std::filesystem::path path(dataset);
@@ -164,7 +195,7 @@ std::pair<std::string, std::string> how_to_prepare(const Facts& facts, const std
           output + "_packed"};
 }
 
-void derive_names(Facts& facts) {
+std::string derive_names(Facts& facts) {
   if (const Fact* const model = facts.find("@model")) {
     const std::string name = facts.text("@model");
     const bool is_folder = folder_exists(name), is_shape = !is_folder && is_preset(name);
@@ -180,12 +211,13 @@ void derive_names(Facts& facts) {
   for (const Fact& dataset : datasets) {
     const bool is_one = datasets.size() == 1;
     const std::string name = dataset.value.is_string() ? dataset.value.as_string() : "";
-    if (is_one && file_exists(name + ".bin") && file_exists(name + ".idx")) return facts.take("data.train", dataset);
-    const auto [commands, prefix] = how_to_prepare(facts, name);
+    if (is_one && file_exists(name + ".bin") && file_exists(name + ".idx")) return facts.take("data.train", dataset), "";
+    const auto [commands, prefix] = how_to_prepare(facts, file_of_dataset(facts, dataset, name));
     prefixes += fmt::format("{}{}", prefixes.empty() ? "" : ",", is_one ? prefix : in_quotes(prefix));
-    const std::string setting = is_one ? prefixes : fmt::format("'[{}]'", prefixes);
-    facts.remark(dataset, commands + (&dataset == &datasets.back() ? ", then --set data.train=" + setting : ""));
+    if (&dataset == &datasets.back() && !is_one) prefixes = fmt::format("'[{}]'", prefixes);
+    facts.remark(dataset, commands + (&dataset == &datasets.back() ? ", then --set data.train=" + prefixes : ""));
   }
+  return prefixes;
 }
 
 }  // namespace
@@ -216,7 +248,7 @@ void derive_ranks(Facts& facts) {
   apply(facts, {"@ranks", facts.is_given("@nodes") ? "@ranks_per_node @nodes" : "@ranks_per_node"});
 }
 
-void derive_common(Facts& facts) {
+std::string derive_common(Facts& facts) {
   derive_degrees(facts);
   derive_batch(facts);
   derive_length(facts);
@@ -224,7 +256,7 @@ void derive_common(Facts& facts) {
   derive_interval(facts, "logging", "log.every", 1);
   derive_interval(facts, "eval", "eval.every", 0);
   derive_interval(facts, "save", "checkpoint.every", 0);
-  derive_names(facts);
+  std::string prepared = derive_names(facts);
   const Fact* const steps = facts.find("run.steps");
   if (const Fact* const traced = facts.find("log.trace_steps");
       traced != nullptr && traced->value.is_array() && steps != nullptr && steps->value.is_number() &&
@@ -236,6 +268,7 @@ void derive_common(Facts& facts) {
   if (const std::optional<Fact> host = facts.pull("@fsdp_offload"))
     for (const char* const path : {"offload.parameters", "offload.optimizer", "offload.gradients"}) facts.take(path, *host);
   facts.erase_block("@");
+  return prepared;
 }
 
 }  // namespace trident

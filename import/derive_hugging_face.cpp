@@ -189,6 +189,19 @@ void derive_hugging_face(Facts& facts, const std::set<ForeignSystem>& systems) {
   const Stage stage = stage_of(facts);
   if (systems.contains(kLlamaFactory) && facts.is_on("@predicts") && !facts.is_on("@trains"))
     throw ConfigError(fmt::format("{}: without do_train nothing is trained; use trident eval", facts.find("@predicts")->origin));
+  if (systems.contains(kLlamaFactory)) facts.take("@data_folder", of_default(kLlamaFactory, "data"));
+  if (const std::string merged = facts.text("@export_dir"); !merged.empty()) {
+    const std::string model = facts.text("@model"), base = model.empty() ? "BASE" : model;
+    const std::string from = facts.text("adapter.init_from"), adapter = from.empty() ? "ADAPTER" : from;
+    throw ConfigError(fmt::format("{}: with it nothing is trained; use trident convert --from peft {} {} --to hf {}",
+                                  facts.find("@export_dir")->origin, base, adapter, merged));
+  }
+  // These start one process for each GPU of the machine, which is one where nobody counts them.
+  const std::string program = facts.word("@program");
+  const bool counts_gpus = program.starts_with("trl ") || program.starts_with("axolotl ") || systems.contains(kLlamaFactory);
+  const bool has_launcher = systems.contains(kLauncher) || systems.contains(kAccelerate);
+  if (counts_gpus && !has_launcher && facts.find("@ranks") == nullptr && facts.find("parallel.data") == nullptr)
+    facts.set("@ranks", {1, "no launcher, one process: trident import --ranks N for as many GPUs", Weight::kDefault});
   if (systems.contains(kMegatron)) {
     facts.erase("@accumulation");  // megatron sft counts all ranks' sequences
   } else if (systems.contains(kSwift) && !facts.is_given("@accumulation") && !facts.is_given("batch.global")) {

@@ -9,6 +9,8 @@
 #include <iterator>
 
 #include "core/check.h"
+#include "train/config/option_table.h"
+#include "train/config/option_values.h"
 
 namespace trident {
 namespace {
@@ -222,10 +224,19 @@ void Facts::take(std::string_view name, Fact fact) {
   } else if (known.is_open() != fact.is_open()) {  // nobody knows whether they are the same
     if (known.is_open()) std::swap(known, fact);
     remark(fact, fmt::format("{} counts in its place", known.origin));
+  } else if (settled_.contains(name)) {
+    for (const Fact* const one : {&known, &fact}) remark(*one, fmt::format("--set {} counts in its place", name));
   } else if (fact.weight != Weight::kFallback) {
     const std::string ours =
         name.starts_with('@') ? "" : fmt::format(" ({}: {} and {})", name, to_json_text(fact.value), to_json_text(known.value));
-    throw ConfigError(fmt::format("{}: {} says otherwise{}; keep one of the two", fact.origin, known.origin, ours));
+    const std::string setting =
+        find_option(name) == nullptr ? "" : fmt::format(", or decide by trident train --import --set {}=...", name);
+    const auto disagree = [&] {
+      throw ConfigError(
+          fmt::format("{}: {} says otherwise{}; keep one of the two{}", fact.origin, known.origin, ours, setting));
+    };
+    if (faults_ == nullptr) disagree();
+    collect(*faults_, disagree);
   }
 }
 

@@ -74,6 +74,10 @@ class Facts {
   // A sentence without its full stop for whoever gave the fact: what became of it, where no value shows it.
   void remark(const Fact& fact, std::string text);
   void remark(std::string_view name, std::string text);  // of nobody: nothing
+  // --set says this one: inputs that say two things of it do not disagree, and the first of them stays.
+  void settle(std::string_view name) { settled_.emplace(name); }
+  // Inputs that disagree are told there, and the first of them stays; else they end the import.
+  void tell_faults(std::vector<std::string>* faults) { faults_ = faults; }
   // These facts count beside `other` alone: without it they are erased, and said to go with `flag`.
   void keep_beside(std::string_view other, std::initializer_list<std::string_view> names, std::string_view flag);
 
@@ -83,6 +87,8 @@ class Facts {
  private:
   std::map<std::string, Fact, std::less<>> facts_;
   std::vector<std::pair<std::string, std::string>> remarks_;
+  std::set<std::string, std::less<>> settled_;
+  std::vector<std::string>* faults_ = nullptr;
 };
 
 // The origin of what is computed from these facts: theirs one after the other, which is how a key of an input is found again in a
@@ -134,7 +140,8 @@ void derive_olmo(Facts& facts);
 void check_stage(const Facts& facts);
 // Defaults of what is trained, such as TRL's of supervised fine-tuning, which go before those of the tables.
 void take_stage_defaults(Facts& facts, const std::set<ForeignSystem>& systems);
-// Turns what systems have in common into keys of the option table. Afterwards no "@" fact is left.
-void derive_common(Facts& facts);
+// Turns what systems have in common into keys of the option table. Afterwards no "@" fact is left. Returns what data.train is once
+// the commands of the remarks have prepared the data; "": there are none.
+std::string derive_common(Facts& facts);
 
 }  // namespace trident

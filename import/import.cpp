@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <set>
 
 #include "core/printable.h"
@@ -143,6 +144,8 @@ class Resolver {
   Resolver(const ImportRules& rules, const ForeignTables& tables) : rules_(rules), tables_(tables) {}
 
   Import run(const std::vector<ForeignLeaf>& leaves) {
+    if (rules_.keeps_faults) facts_.tell_faults(&out_.faults);
+    for (const std::string& setting : rules_.settings) facts_.settle(setting.substr(0, setting.find('=')));
     for (const ForeignLeaf& leaf : leaves) {  // all faults are told at once
       const std::size_t before = out_.faults.size();
       collect(out_.faults, [&] { judge(leaf); });
@@ -165,19 +168,35 @@ class Resolver {
       derive();
       list_values();
     } catch (const ConfigError& error) {
-      refuse_all(out_.faults);
-      const std::string_view what = error.what();
-      for (const Judged& one : judged_)  // a colon or a comma ends an origin
-        if (is_open(one.key.leaf) && what.starts_with(one.origin) && what.substr(one.origin.size()).find_first_of(":,") == 0)
-          throw ConfigError(fmt::format("{} ({})", what, one.key.leaf.remark));
-      throw;
+      take_fault(error.what());
     }
+    for (Judged& one : judged_)
+      if (std::ranges::any_of(out_.faults, [&](const std::string& fault) { return begins(fault, one.origin); }))
+        one.key.verdict = Verdict::kRefused;
     for (Judged& one : judged_) finish(one);
     list_defaults();
     return std::move(out_);
   }
 
  private:
+  // A colon or a comma ends an origin.
+  static bool begins(std::string_view fault, std::string_view origin) {
+    return fault.starts_with(origin) && fault.find_first_of(":,", origin.size()) == origin.size();
+  }
+
+  // A fault of what is derived ends the import, unless the report of all else is wanted.
+  void take_fault(std::string what) {
+    if (!rules_.keeps_faults) refuse_all(out_.faults);
+    for (const Judged& one : judged_)
+      if (is_open(one.key.leaf) && begins(what, one.origin)) what += fmt::format(" ({})", one.key.leaf.remark);
+    if (out_.faults.empty()) out_.faults.push_back(what);  // else it may follow from one of them
+    if (!rules_.keeps_faults) refuse_all(out_.faults);
+    facts_.erase_block("@");
+    out_.values.clear();
+    std::vector<std::string> more;
+    collect(more, [&] { list_values(); });
+  }
+
   struct Judged {
     ImportedKey key;
     std::string origin;
@@ -337,7 +356,7 @@ class Resolver {
     if (present_.contains(kTorchtitan)) derive_torchtitan(facts_);
     if (present_.contains(kOlmo)) derive_olmo(facts_);
     before_common_ = facts_;
-    derive_common(facts_);
+    out_.prepared = derive_common(facts_);
   }
 
   // An argument of the script stands in the value as it was typed.
@@ -405,7 +424,7 @@ class Resolver {
     for (const bool is_direct : {true, false})
       for (const ImportedValue& value : out_.values)
         if ((value.path == to) == is_direct && (one.is_auto ? is_direct : is_part_of(one.origin, value.origin))) say(value);
-    if (reserved)
+    if (reserved && key.verdict != Verdict::kRefused)
       key.verdict = Verdict::kNotBuilt;
     else if (any && key.verdict == Verdict::kNotBuilt && !is_open(key.leaf))
       key.verdict = Verdict::kAlways;
@@ -455,16 +474,21 @@ Import import_leaves(const std::vector<ForeignLeaf>& leaves, const ImportRules& 
 
 Import import_files(const std::vector<std::string>& files, const ImportRules& rules) {
   std::vector<ForeignLeaf> leaves = read_foreign_inputs(files, rules.from);
+  std::map<std::string, JsonValue> said;  // arguments of the script, such as "$1" of --save, whose values --set gives
   for (ForeignLeaf& leaf : leaves) {
     const ForeignKey* const row = is_open(leaf) ? foreign_tables().find_key(leaf.system, leaf.key) : nullptr;
     const std::string_view key = row == nullptr ? "" : key_of(row->to);
     for (const std::string& setting : rules.settings) {
       if (key.empty() || !setting.starts_with(fmt::format("{}=", key))) continue;
       leaf.is_replaced = key != row->to;  // whose value is another than the key's
+      if (!leaf.is_replaced) said.emplace(text_of(leaf.value), setting.substr(key.size() + 1));
       leaf.value = leaf.is_replaced ? leaf.value : JsonValue(setting.substr(key.size() + 1));
       leaf.remark = leaf.is_replaced ? fmt::format("--set {} counts in its place", setting) : "";
     }
   }
+  for (ForeignLeaf& leaf : leaves)  // --load of the same argument
+    if (const auto value = said.find(text_of(leaf.value)); is_open(leaf) && value != said.end())
+      leaf.value = value->second, leaf.remark.clear();
   // Keys that follow from several take the user's numbers, such as parallel.data, as they take the base's.
   OptionValues base = rules.base == nullptr ? OptionValues() : *rules.base;
   base.take_settings(rules.settings);

@@ -36,6 +36,7 @@ struct Import {
   std::vector<ImportedKey> keys;      // in the order of the inputs
   std::vector<ImportedValue> defaults;  // those of `values` that no input gave: the other system's, or what follows from such
   std::optional<std::int64_t> ranks;  // processes in all, where the inputs say so
+  std::string prepared = {};  // what data.train is, once the commands in the notes have prepared the data; "": there are none
   std::vector<std::string> faults = {};  // with `keeps_faults`: what is unknown or refused, whose keys have the verdict kRefused
 };
 

@@ -1,7 +1,7 @@
 // axolotl 0.19's YAML, beyond what Hugging Face's arguments say.
 system("axolotl", "axolotl's default"),
 heading("Training and adapters"),
-always("program", "the YAML says what trains"),
+always("program", "the YAML says what trains", "@program"),
 {"rl = null, none, false", kMapped, "loss.type@stage", "\"sft\"", {}, "null"},
 {"rl = dpo, ipo", kMapped, "loss.type@stage"},
 refused("rl", "DPO and IPO are what learns from preferences", "dpo, or leave the key out"),
@@ -118,8 +118,8 @@ always("sample_packing_*, eval_sample_packing, eval_sequence_len, min_sample_len
  "preprocess_iterable, total_num_tokens, total_supervised_tokens, push_dataset_to_hub", "trident data prepare and pack make the "
  "samples, once and for all runs", "trident data prepare"),
 differs("chat_template_jinja", kTemplateOfData, kPrepareByTemplate),
-always("chat_template_kwargs*, eot_tokens, default_system_message", kOwnTemplate, "trident data prepare --chat --template FILE "
- "--loss assistant"),
+differs("default_system_message, datasets.default_system_message, datasets.system_prompt", kSystemMessage),
+differs("chat_template_kwargs*, eot_tokens", kTextOfTemplate, "trident data prepare --chat --template FILE"),
 differs("fix_untrained_tokens", "rows of the folder stay as they are; those of more tokens are their mean"),
 always("mean_resizing_embeddings, embeddings_skip_upcast", "rows of tokens that only data.tokenizer has begin as the mean of the "
  "folder's"),

@@ -26,14 +26,20 @@ constexpr std::string_view
     kSetAside = "the last documents of each file are set aside; there they are drawn at random",
     kSendsNothing = "nothing is sent anywhere; ten lines in docs/logs.md send metrics.jsonl to Weights & Biases or MLflow",
     kPreparesValid = "data.valid names what trident data prepare writes of each",
-    kTemplateOfData = "a template is named, or given as a file, when data are prepared; the tokenizer's own is taken otherwise",
-    kPrepareByTemplate = "trident data prepare --chat --template NAME",
+    kTemplateOfData = "the tokenizer folder's own template counts, and such a name is left out; where it has none, or to have "
+                      "another, --template takes chatml, llama3 or a file",
+    kPrepareByTemplate = "trident data prepare --chat",
+    kSystemMessage = "there it opens every conversation that has no system message; put {\"role\": \"system\", \"content\": "
+                     "...} before the other messages of each: trident data prepare adds no text",
     kOwnTemplate = "the tokenizer's own template where none is named",
+    kTextOfTemplate = "it changes the text that a template makes, which is the tokenizer's own here: --template takes a changed "
+                      "copy",
     kMeansWhole = "data-parallel ranks with whole copies (ddp), unless DeepSpeed or FSDP is asked for elsewhere",
     kMeansFsdp = "zero3 where fsdp_config says nothing else",
     kMeansDeepSpeed = "zero2 where no stage is named",
     kMeansMegatron = "zero1 with use_distributed_optimizer, ddp without",
-    kWarmsUp = "its warm-up is logarithmic unless warmup_type is linear, here it is linear",
+    kWarmsUp = "Trainer takes it in the place of lr_scheduler_type; its warm-up is logarithmic unless warmup_type is linear, here "
+               "it is linear",
     kStepAhead = "step n has the rate that Trainer gives to step n + 1, whose first has 0 of a warm-up",
     kMoreBits = "the same rule, whose states have 32 bits here and take the memory of those",
     kPresetFile = "ms-swift's name of a file of DeepSpeed's",

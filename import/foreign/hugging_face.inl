@@ -192,8 +192,8 @@ differs("completion_only_loss = false", kWithData, "trident data prepare --chat 
 differs("train_on_inputs = true", kWithData, "trident data prepare --chat --loss all"),
 always("chat_template = tokenizer_default", kOwnTemplate),
 differs("chat_template, chat_template_path, chat_template_format", kTemplateOfData, kPrepareByTemplate),
-always("assistant_only_loss, completion_only_loss, train_on_inputs, system_prompt", "the tokenizer's own template where none is "
- "named; --loss completion or all for the others", "trident data prepare --chat --template FILE --loss assistant"),
+always("assistant_only_loss, completion_only_loss, train_on_inputs", kWithData),
+differs("system_prompt", kSystemMessage),
 differs("max_train_samples, max_eval_samples", "trident data prepare takes all lines of a file: cut it before"),
 always("dataset_train_split, dataset_test_split, dataset_config, dataset_config_name, dataset_streaming, streaming, datasets*, "
  "dataset_configs, text_column, truncation_side, auto_insert_empty_system_msg, preprocessed_path, splits, add_special_tokens, "

@@ -1,10 +1,10 @@
 // LLaMA-Factory 0.9.5's arguments of train, beyond those of Hugging Face.
 system("LLaMA-Factory", "LLaMA-Factory's default"),
 heading("Training and adapters"),
-always("program", "stage says what trains"),
+always("program", "stage says what trains", "@program"),
 {"stage = sft, pt, dpo", kMapped, "loss.type@stage", {}, "it says whose defaults count", "\"sft\""},
 refused("stage", "there is no such training here", "sft, pt or dpo"),
-refused("export_dir", "with it nothing is trained", "trident convert"),
+always("export_dir", "with it nothing is trained: trident convert --from peft BASE ADAPTER --to hf DIR merges", "@export_dir"),
 refused("infer_backend", "with it nothing is trained", "trident generate"),
 always("do_train", "stage says what trains", "@trains"),
 always("do_predict", "it measures a checkpoint: trident eval", "@predicts"),
@@ -60,10 +60,12 @@ differs("eval_dataset, eval_on_each_dataset", kPreparesValid),
 differs("train_on_prompt = true", kWithData, "trident data prepare --chat --loss all"),
 differs("mask_history = true", kWithData, "trident data prepare --chat --loss last"),
 differs("template", kTemplateOfData, kPrepareByTemplate),
-always("train_on_prompt, mask_history, tool_format, default_system, enable_thinking, preserve_thinking", kOwnTemplate, "trident "
- "data prepare --chat --template FILE --loss assistant"),
+differs("default_system", kSystemMessage),
+always("train_on_prompt, mask_history", kWithData),
+differs("tool_format, enable_thinking, preserve_thinking", kTextOfTemplate, "trident data prepare --chat --template FILE"),
 differs("max_samples", "trident data prepare takes all lines of a file: cut it before"),
-always("dataset_dir, buffer_size, mix_strategy, interleave_probs, preprocessing_batch_size, tokenized_path, eval_tokenized_path, "
+always("dataset_dir", "its dataset_info.json says which file a data set is", "@data_folder"),
+always("buffer_size, mix_strategy, interleave_probs, preprocessing_batch_size, tokenized_path, eval_tokenized_path, "
  "dataset_shards, cache_path, reserved_label_len, data_shared_file_system, ignore_pad_token_for_loss", "data.train names files "
  "that trident data prepare wrote, with weights where there are several", "trident data prepare"),
 always("flash_attn, attn, use_unsloth, use_unsloth_gc, enable_liger_kernel, use_v1_kernels, use_kernels, use_reentrant_gc, "

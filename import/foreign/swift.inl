@@ -11,6 +11,7 @@ refused("rlhf_type", "DPO is what learns from preferences"),
 {"gradient_accumulation_steps", kMapped, "batch.global@accumulation", {}, "batch.micro x parallel.data x N; its default makes an "
  "update of 16 sequences or more"},
 {"weight_decay", kMapped, "optimizer.weight_decay", {}, "biases and norms are not decayed, as in Trainer", "0.1"},
+{"adam_beta1", kMapped, "optimizer.betas@beta1", {}, {}, "0.9"},
 {"adam_beta2", kMapped, "optimizer.betas@beta2", {}, {}, "0.95"},
 {"lr_scheduler_type = cosine", kMapped, "lr_schedule.type", "\"cosine\"", {}, "\"cosine\""},
 {"logging_steps", kMapped, "log.every@logging_steps", {}, {}, "5"},
@@ -89,11 +90,16 @@ always("load_from_cache_file, dataset_shuffle, val_dataset_shuffle, train_datalo
  "shuffle_buffer_size, download_mode, columns*, strict, disable_auto_column_mapping, custom_dataset_info, lazy_tokenize, "
  "decision_*", "data.train and data.valid name what trident data prepare wrote", "trident data prepare"),
 differs("template", kTemplateOfData, kPrepareByTemplate),
-always("system, agent_template, use_chat_template, padding_side, template_backend, response_prefix, enable_thinking, "
- "preserve_thinking, add_non_thinking_prefix, disable_ignore_empty_think, is_binary_loss_scale, model_name, model_author",
- kOwnTemplate, "trident data prepare --chat --template FILE --loss assistant"),
+differs("system", kSystemMessage),
+differs("agent_template, response_prefix, enable_thinking, preserve_thinking, add_non_thinking_prefix", kTextOfTemplate,
+ "trident data prepare --chat --template FILE"),
+differs("use_chat_template = false, no, 0", "without --chat trident data prepare takes texts as they are", "trident data "
+ "prepare"),
+always("use_chat_template, padding_side, template_backend, disable_ignore_empty_think, is_binary_loss_scale", kOwnTemplate,
+ "trident data prepare --chat --template FILE --loss assistant"),
 differs("new_special_tokens", kMoreTokens),
-always("tuner_backend, model_type, model_kwargs*, megatron_extra_kwargs*, local_repo_path, init_strategy, attn_impl, use_hf, "
+always("tuner_backend, model_type, model_name, model_author, model_kwargs*, megatron_extra_kwargs*, local_repo_path, "
+ "init_strategy, attn_impl, use_hf, "
  "load_args, load_data_args, ignore_args_error, add_version, create_checkpoint_symlink, safe_serialization, check_model, "
  "acc_strategy, eval_metric, load_safetensors", "the model's folder says what it is, and run.dir has all that a run writes"),
 always("stream, stop_words, logprobs, top_logprobs, structured_outputs_regex, eval_use_evalscope, eval_dataset, "

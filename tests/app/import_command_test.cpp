@@ -86,8 +86,14 @@ TEST_F(ImportCommand, ThePlanComparesItWithItsNeighbours) {
                                                      "--gpus", "4", "--set", "batch.global=32"}));
   expect_parts(plan.out, {"GB sent", "\n  ddp ", "\n  zero1 ", "\n  zero2 ", "\n  zero3 ", "\n  zero2, grad_sync step ",
                           "\n> imported: zero2 "});
+  expect_parts(plan.err, {"the run\n  trident train --import ", "--config " + base(), "--set batch.global=32"});
+  EXPECT_EQ(plan.err.find("still missing"), std::string::npos) << plan.err;
+  write_file(folder_ / "ds.json", R"({"zero_optimization": {"stage": 2}})");
+  expect_one_line(run_program({"import", folder_ / "ds.json", "--plan", "--config", base(), "--cluster", "h100_sxm_ndr"}), 64,
+                  {"--plan: no input says how many ranks there are; give --ranks N, or --gpus N"});
   const ProgramOutcome refused = succeeded(run_program({"import", offload(), "--plan", "--config", base()}));
-  expect_parts(refused.out, {"\n> imported: zero3", "cannot be: ", "offload.optimizer = \"host\": not built yet"});
+  expect_parts(refused.out, {"\n> imported: zero3 ", "priced without, as not built yet: offload.optimizer, offload.parameters\n"});
+  EXPECT_EQ(refused.out.find("cannot be: "), std::string::npos) << refused.out;
   expect_one_line(run_program({"import", zero2(), "--plan"}), 64,
                   {"--plan: batch.global, batch.sequence, model: missing", "--set or --config", "--set batch.micro=N (else 1)"});
   write_file(folder_ / "bad.json", R"({"batch": {"global": "x"}, "bogus": 1})");
@@ -133,6 +139,8 @@ TEST_F(ImportCommand, AnArgumentOfTheScriptIsNoValueOfARun) {
   expect_parts(succeeded(run_program({"import", script, "--output", copy})).out,
                {"left out: give it", "--set checkpoint.dir=...", "--set data.train=..."});
   EXPECT_EQ(read_file(copy).find('$'), std::string::npos) << "nothing unknown lands in the file: " << read_file(copy);
+  const std::string asked = succeeded(run_program({"import", script})).err;
+  EXPECT_EQ(asked.find("--set run.dir=..."), std::string::npos) << "it is checkpoint.dir, unless another is given: " << asked;
   write_file(script, "torchrun --nproc_per_node 4 pretrain_gpt.py --lr $1\n");
   expect_parts(succeeded(run_program({"import", script})).err, {"give it with --set optimizer.lr=..."});
   expect_one_line(train({}), 64,
@@ -141,6 +149,9 @@ TEST_F(ImportCommand, AnArgumentOfTheScriptIsNoValueOfARun) {
   const JsonValue config = parse_json(succeeded(train({"--set", "optimizer.lr=0.5", "--set", "parallel.tensor=2"})).out, "config");
   EXPECT_EQ(*config.find("optimizer")->find("lr"), JsonValue(0.5));
   EXPECT_EQ(*config.find("parallel")->find("data"), JsonValue(2)) << "what follows from it is computed from --set";
+  write_file(script, "torchrun pretrain_gpt.py --lr 1e-4 --save $1 --load $1 --data-path $2\n");
+  expect_parts(succeeded(train({"--set", "checkpoint.dir=" + (folder_ / "ckpt"), "--set", "data.train=text"})).out,
+               {"\"resume\": \"auto\""});
   write_file(script, "torchrun pretrain_gpt.py --lr 1e-4 --num-layers $1 --hidden-size 64 --num-attention-heads 4\n");
   expect_one_line(train({}), 64, {"run.sh:1 --num-layers $1: ", "--set model.n_layer=..."});
 }
@@ -169,6 +180,9 @@ TEST_F(ImportCommand, RanksOfSbatchAreThoseOfSrun) {
                      "srun python pretrain_gpt.py --tensor-model-parallel-size 2\n");
   const JsonValue report = parse_json(succeeded(run_program({"import", script, "--json"})).out, "report");
   EXPECT_EQ(*report.find("config")->find("parallel")->find("data"), JsonValue(4));
+  expect_parts(succeeded(run_program({"import", script})).err,
+               {"the run, once --output c.json has written it\n", "sbatch --nodes=2 --ntasks-per-node=4 --gpus-per-task=1 ",
+                "/train.sbatch ", " c.json --set "});
   const JsonValue& nodes = report.find("keys")->items()[0];
   EXPECT_EQ(*nodes.find("key"), JsonValue("sbatch.nodes"));
   EXPECT_EQ(*nodes.find("line"), JsonValue(2));
@@ -184,6 +198,29 @@ TEST_F(ImportCommand, ReportsAllKeysWhereSomeAreRefused) {
   expect_parts(refused.err, {"taken over (", "optimizer.lr = 0.001", "refused (2)", "--num-experts 4", "--lrr", "dense models only",
                              "unknown key \"--lrr\""});
   EXPECT_FALSE(file_exists(folder_ / "moe.json"));
+  write_file(folder_ / "run.sh", "torchrun --nproc_per_node 2 pretrain_gpt.py --lrr 4 --bf16\n");
+  expect_one_line(run_program({"import", folder_ / "run.sh"}), 64, {"unknown key \"--lrr\""});
+  write_file(folder_ / "merge.yaml", "model_name_or_path: m\nadapter_name_or_path: a\ntemplate: qwen\nexport_dir: out\n");
+  write_file(folder_ / "run.sh", "llamafactory-cli export " + (folder_ / "merge.yaml\n"));
+  expect_one_line(run_program({"import", folder_ / "run.sh"}), 64, {"use trident convert --from peft m a --to hf out"});
+}
+
+TEST_F(ImportCommand, ASettingDecidesBetweenTwoThatDisagree) {
+  write_file(folder_ / "ds.json", R"({"scheduler": {"type": "WarmupLR", "params": {"warmup_num_steps": 2}}})");
+  write_file(folder_ / "run.sh", "deepspeed --num_gpus 2 x.py --deepspeed ds.json --lr_scheduler_type cosine --max_steps 9\n");
+  const ProgramOutcome refused = run_program({"import", folder_ / "run.sh"});
+  EXPECT_EQ(refused.exit_code, 64);
+  expect_parts(refused.err, {"taken over (", "run.steps = 9", "refused (1)", "scheduler.type: WarmupLR",
+                             "Trainer takes it in the place of lr_scheduler_type", "says otherwise", "--set lr_schedule.type="});
+  expect_parts(succeeded(run_program({"train", "--config", base(), "--import", folder_ / "run.sh", "--set",
+                                      "lr_schedule.type=cosine", "--print-config"})).out,
+               {"\"type\": \"cosine\""});
+}
+
+TEST_F(ImportCommand, WhatTheNextStartWouldRefuseIsMissing) {
+  write_file(folder_ / "run.sh", "trl sft --dataset_name clean.jsonl --eval_strategy steps --eval_steps 10 --max_steps 4\n");
+  expect_parts(succeeded(run_program({"import", folder_ / "run.sh"})).err,
+               {"data.valid: --set data.valid=PREFIX", "--set data.train=data/clean ", "--set data.valid=PREFIX"});
 }
 
 TEST_F(ImportCommand, ACommandAsArgumentsIsToldWhereItGoes) {

@@ -38,7 +38,7 @@ std::vector<ImportedRun> imported_runs() {
       {"deepspeed_fp16.json", 8, 0, 1, 1, "ddp"},
       {"deepspeed_zero2.json", 8, 0, 1, 1, "zero2"},
       {.file = "deepspeed_zero3_offload.json", .not_built = {"offload.optimizer = \"host\"", "offload.parameters = \"host\""}},
-      {"llama_factory_sft.yaml", 32, 0, 1, 1, "ddp", text},
+      {"llama_factory_sft.yaml", 2, 1, 1, 1, "ddp", text},
       {"megatron_175b.sh", 1536, 1, 2, 2, "ddp", plus(gpt2, {"parallel.pipeline=2", "parallel.tensor=2", "batch.micro=512"})},
       {"megatron_345m.sh", 64, 8, 1, 1, "ddp", gpt2},
       {"megatron_arguments.sh", 512, 2, 1, 2, "zero1",

@@ -9,6 +9,7 @@
 #include <map>
 #include <regex>
 #include <set>
+#include <tuple>
 
 #include "core/file_io.h"
 #include "tests/data/temporary_folder.h"
@@ -80,6 +81,19 @@ TEST(Launchers, SayHowManyRanksThereAre) {
   EXPECT_EQ(ranks({{"--nodes", "2"}, {"--ntasks-per-node", "4"}, {"--ntasks", "8"}}), 8);
   EXPECT_EQ(ranks({{"--nproc_per_node", "gpu"}, {"--nnodes", "2"}}), 0);
   EXPECT_EQ(ranks({{"--nproc_per_node", "8"}, {"--nnodes", "1:4"}}), 0);
+}
+
+TEST(Launchers, ProgramsThatCountTheGpusAreOneProcessByThemselves) {
+  using enum ForeignSystem;
+  for (const auto& [system, program, ranks] : {std::tuple{kHuggingFace, "trl sft", 1}, {kAxolotl, "axolotl train", 1},
+                                               {kLlamaFactory, "llamafactory-cli train", 1}, {kHuggingFace, "sft.py", 0}}) {
+    const std::vector<ForeignLeaf> leaves{{system, "run.sh", 1, 1, "program", program}, {system, "run.sh", 2, 1, "--seed", "1"}};
+    EXPECT_EQ(import_leaves(leaves).ranks.value_or(0), ranks) << program;
+    EXPECT_EQ(import_leaves(leaves, {"", 4}).ranks, 4) << program;
+  }
+  const Import swift = import_leaves({{kSwift, "run.sh", 1, 1, "--model", "m"}});
+  const auto betas = std::ranges::find(swift.values, "optimizer.betas", &ImportedValue::path);
+  EXPECT_EQ(betas->origin, "ms-swift's default") << "both of them, though one is Trainer's as well";
 }
 
 TEST(Launchers, NamedFlagsAreGivenAndMisspeltOnesRefused) {

@@ -132,6 +132,35 @@ TEST(ForeignKey, EveryNameOfASystemHasAVerdict) {
   }
 }
 
+TEST(ForeignKey, RowsOfTheDataSayWhatTheyAreHere) {
+  struct Row {
+    S system;
+    const char *name, *value;
+    Verdict verdict;
+    const char* part;
+  };
+  constexpr const char *kSystemText = "put {\"role\": \"system\"", *kTargets = "the targets that count are chosen with the data";
+  for (const Row& row : {Row{S::kSwift, "system", "Be kind.", kDiffers, kSystemText},
+                         {S::kLlamaFactory, "default_system", "Be kind.", kDiffers, kSystemText},
+                         {S::kAxolotl, "default_system_message", "Be kind.", kDiffers, kSystemText},
+                         {S::kAxolotl, "datasets[0].default_system_message", "Be kind.", kDiffers, kSystemText},
+                         {S::kHuggingFace, "system_prompt", "Be kind.", kDiffers, kSystemText},
+                         {S::kAxolotl, "chat_template_kwargs.x", "1", kDiffers, "changes the text"},
+                         {S::kSwift, "response_prefix", "x", kDiffers, "changes the text"},
+                         {S::kLlamaFactory, "enable_thinking", "true", kDiffers, "changes the text"},
+                         {S::kAxolotl, "train_on_inputs", "false", kAlways, kTargets},
+                         {S::kLlamaFactory, "train_on_prompt", "false", kAlways, kTargets},
+                         {S::kAxolotl, "special_tokens.pad_token", "<pad>", kAlways, "padding has no part in the loss"},
+                         {S::kLlamaFactory, "template", "qwen", kDiffers, "such a name is left out"},
+                         {S::kSwift, "template", "qwen2_5", kDiffers, "such a name is left out"}}) {
+    const ForeignKey* const found = find_foreign_key(row.system, row.name, row.value);
+    ASSERT_NE(found, nullptr) << row.name;
+    EXPECT_EQ(found->verdict, row.verdict) << row.name;
+    EXPECT_NE(found->note.find(row.part), std::string_view::npos) << row.name << ": " << found->note;
+    EXPECT_EQ(found->to.find("NAME"), std::string_view::npos) << row.name << ": " << found->to;
+  }
+}
+
 TEST(ForeignKey, EveryRowOfTheTablesIsWellFormed) {
   std::set<std::string> seen;
   for (const ForeignSection& section : foreign_sections())

@@ -314,6 +314,9 @@ TEST(HuggingFaceImport, MegatronOfSwiftHasItsOwnDefaults) {
 TEST(HuggingFaceImport, AFileThatTrainsNothingIsRefused) {
   for (const char* const key : {"export_dir", "infer_backend"})
     expect_error<ConfigError>([&] { imported(S::kLlamaFactory, {{"template", "m"}, {key, "x"}}); }, {"nothing is trained"});
+  const Words merged{{"model_name_or_path", "models/a"}, {"adapter_name_or_path", "out/b"}, {"export_dir", "out/c"}};
+  expect_error<ConfigError>([&] { imported(S::kLlamaFactory, merged); },
+                            {"--export_dir out/c: ", "use trident convert --from peft models/a out/b --to hf out/c"});
   const Words measured{{"template", "m"}, {"do_predict", true}};
   expect_error<ConfigError>([&] { imported(S::kLlamaFactory, measured); }, {"do_predict", "nothing is trained", "trident eval"});
   EXPECT_EQ(became(imported(S::kLlamaFactory, {{"do_train", true}, {"do_predict", true}}), "run.seed"), "42");
@@ -449,6 +452,19 @@ TEST(HuggingFaceImport, TokensThatAreAddedAreThoseOfTheTokenizer) {
     EXPECT_EQ(import.keys[0].verdict, Verdict::kDiffers) << name;
     EXPECT_NE(import.keys[0].note.find("data.tokenizer"), std::string::npos) << name;
   }
+}
+
+TEST(HuggingFaceImport, ADataSetsNameIsThatOfItsFile) {
+  TemporaryFolder folder;
+  std::ofstream(folder / "dataset_info.json") << R"({"chats": {"file_name": "c.jsonl"}})";
+  for (const auto& [name, part] : {std::pair{"chats", "--chat --input " + (folder / "c.jsonl") + " --tokenizer"},
+                                   {"none", "dataset_info.json, which says the file of \"none\", is not here and was not read"}}) {
+    const Import import = imported(S::kLlamaFactory, {{"dataset", name}, {"dataset_dir", folder / ""}});
+    EXPECT_NE(import.keys[0].note.find(part), std::string::npos) << import.keys[0].note;
+  }
+  const std::string some = note_of(imported(S::kSwift, {{"program", "swift sft"}, {"dataset", "a/c.jsonl#100"}}), "--dataset");
+  EXPECT_NE(some.find("drawn at random there: for the first ones give the output of head -n 100 a/c.jsonl"), some.npos) << some;
+  EXPECT_NE(some.find("--input a/c.jsonl --tokenizer MODEL --loss assistant --output data/c, then"), some.npos) << some;
 }
 
 TEST(HuggingFaceImport, ADatasetIsAnsweredWithTheCommandsThatPrepareIt) {
