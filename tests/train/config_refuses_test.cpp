@@ -180,7 +180,7 @@ constexpr ForeignKey kForeignKeys[] = {
     {"peft.lora_alpha=16", "did you mean adapter."},
     {"use_peft=true", "did you mean adapter.type = \"lora\"?"},
     {"load_in_4bit=true", "its key model.quantize.type is not built yet"},
-    {"data.chat_template=x", "; see trident data prepare --chat --template NAME"},
+    {"data.chat_template=x", "; see trident data prepare --chat (the tokenizer folder's own template counts"},
     {"model.lora_r=16", "unknown key model.lora_r; did you mean adapter.r?"},
     {"model.name=llama", "unknown key model.name; did you mean model.preset?"},
     {"optim=muon", "optimizer.type = \"muon\": not built; use adamw or lion"},
