@@ -348,6 +348,10 @@ TEST(ConfigRefuses, Contradictions) {
   expect_refusal({"lr_schedule.type=wsd"}, {"lr_schedule.wsd_decay_steps = null"});
   expect_refusal({"lr_schedule.decay_steps=10", "lr_schedule.wsd_decay_steps=11"},
                  {"lr_schedule.wsd_decay_steps = 11: must be at most"});
+  const std::string wsd = "lr_schedule.type=wsd", warm_up = "lr_schedule.warmup_steps=", tail = "lr_schedule.wsd_decay_steps=0.6";
+  expect_refusal({wsd, warm_up + "0.5", tail, "run.steps=10"},
+                 {"lr_schedule.wsd_decay_steps = 0.6: of 10 steps, lr_schedule.warmup_steps = 0.5 leaves 5 for"});
+  expect_refusal({wsd, warm_up + "5", tail, "lr_schedule.decay_steps=10"}, {"= 0.6: of 10 steps, lr_schedule.warmup_steps = 5 "});
   expect_refusal({"data.valid=a", "data.split=9,1"}, {"data.split = \"9,1\": data.valid is given too"});
 }
 

@@ -421,6 +421,9 @@ void validate(const TrainConfig& c) {
   if (s.decay_steps && s.wsd_decay_steps && s.wsd_decay_steps->steps > *s.decay_steps)
     contradict(fmt::format("lr_schedule.wsd_decay_steps = {}: must be at most lr_schedule.decay_steps = {}",
                            s.wsd_decay_steps->steps, *s.decay_steps));
+  // Shares of more than the whole fit no decay; the length of another may follow from the data, or from the checkpoint.
+  if (s.decay_steps || s.warmup.share.value_or(0) + s.wsd_decay_steps.value_or(ScheduleLength()).share.value_or(0) > 1)
+    check_wsd_tail(c);
   if (c.data.split && !c.data.valid.empty())
     contradict(fmt::format("data.split = {}: data.valid is given too; set one of them to null", in_quotes(*c.data.split)));
   check_loss(c);
@@ -457,6 +460,16 @@ JsonValue to_json(const TrainConfig& config) {
 std::int64_t decay_length(const TrainConfig& config) {
   const LrScheduleConfig& s = config.lr_schedule;
   return s.decay_steps.value_or(std::max(s.earlier_decay_length, config.run.steps));
+}
+
+void check_wsd_tail(const TrainConfig& config) {
+  const LrScheduleConfig& s = config.lr_schedule;
+  if (s.type != LrScheduleType::kWsd) return;
+  const std::int64_t length = decay_length(config), most = length - std::min(s.warmup.within(length), length);
+  if (s.wsd_decay_steps->within(length) > most)
+    contradict(fmt::format("lr_schedule.wsd_decay_steps = {}: of {}, lr_schedule.warmup_steps = {} leaves {} for the final decay; "
+                           "lower one of them",
+                           value_text(write(*s.wsd_decay_steps)), counted(length, "step"), value_text(write(s.warmup)), most));
 }
 
 std::vector<std::string> keys_set_in(const TrainConfig& config, std::string_view section) {
