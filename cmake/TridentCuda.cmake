@@ -9,7 +9,7 @@ if(NOT TRIDENT_CUDA MATCHES "^(AUTO|ON|OFF)$")
   message(FATAL_ERROR "TRIDENT_CUDA = ${TRIDENT_CUDA}: not AUTO, ON or OFF")
 endif()
 
-# What is asked for at least; of cuDNN the number is the program's own, which also asks when it runs.
+# These versions are the least; that of cuDNN is the program's own number, which it also asks for when it runs.
 set(TRIDENT_OLDEST_CUDA 12.4)
 set(TRIDENT_OLDEST_NCCL 2.27)
 file(STRINGS ${CMAKE_CURRENT_LIST_DIR}/../device/cuda/cudnn_attention_rules.cpp TRIDENT_OLDEST_CUDNN REGEX "kOldestCudnn = [0-9]+;")

@@ -49,7 +49,7 @@ if(NOT TRIDENT_SANITIZE)  # sanitizers check more, and miss what these replace
 endif()
 if(TRIDENT_SANITIZE)
   target_compile_options(trident_options INTERFACE -fsanitize=${TRIDENT_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
-  # Of the tests' own sources, where these checks take a quarter of compiling, the address sanitizer sees null and foreign pointers as well.
+  # These checks take a quarter of compiling the tests' own sources; the address sanitizer sees null and foreign pointers as well.
   # The compiler does not optimize code that a test runs once: that takes as long as the rest of compiling it.
   if(TRIDENT_SANITIZE MATCHES undefined)
     target_compile_options(trident_options INTERFACE $<$<BOOL:$<TARGET_PROPERTY:TRIDENT_TEST>>:-fno-sanitize=null,vptr,alignment>

@@ -1,12 +1,15 @@
+#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/check.h"
 #include "core/file_io.h"
+#include "core/shell_word.h"
 #include "model/config/model_presets.h"
 #include "import/facts.h"
 
@@ -175,12 +178,17 @@ std::string file_of_dataset(Facts& facts, const Fact& fact, const std::string& d
   return file;
 }
 
-// The commands that make token files of what `dataset` names, and the prefix of their names.
-std::pair<std::string, std::string> how_to_prepare(const Facts& facts, const std::string& dataset) {
+// The commands that make token files of what `dataset` names, and the prefix of their names: one that is not in `taken`, to which
+// it is added.
+std::pair<std::string, std::string> how_to_prepare(const Facts& facts, const std::string& dataset, std::set<std::string>& taken) {
   const std::filesystem::path path(dataset);
   const std::string ending = path.extension().string();
   const bool is_file = file_exists(dataset) || ending == ".jsonl" || ending == ".json" || ending == ".txt";
-  const std::string name = (is_file ? path.stem() : path.filename()).string(), output = "data/" + (name.empty() ? "NAME" : name);
+  const std::string name = (is_file ? path.stem() : path.filename()).string(), first = "data/" + (name.empty() ? "NAME" : name);
+  const std::string packed = facts.find("@pack") == nullptr ? "" : "_packed";
+  std::string output = first;
+  for (int n = 2; taken.contains(output) || taken.contains(output + packed); ++n) output = fmt::format("{}_{}", first, n);
+  taken.insert({output, output + packed});
   const std::string model = facts.text("@model"), loss = facts.text("@loss"), named = facts.text("data.tokenizer");
   const std::string tokenizer = !named.empty() ? named : folder_exists(model) ? model : "MODEL";
   const bool is_chat = !loss.empty() && loss != "preference";
@@ -188,11 +196,13 @@ std::pair<std::string, std::string> how_to_prepare(const Facts& facts, const std
                                           is_chat        ? "--chat "
                                           : loss.empty() ? ""
                                                          : "--preference ",
-                                          is_file ? dataset : "FILE", tokenizer, is_chat ? " --loss " + loss : "", output);
-  if (facts.find("@pack") == nullptr) return {prepare, output};
+                                          is_file ? for_shell(dataset) : "FILE", for_shell(tokenizer),
+                                          is_chat ? " --loss " + loss : "", for_shell(output));
+  if (packed.empty()) return {prepare, output};
   const std::string sequence = facts.find("batch.sequence") == nullptr ? "T" : facts.text("batch.sequence");
-  return {fmt::format("{0}, trident data pack {1} --sequence {2} --output {1}_packed", prepare, output, sequence),
-          output + "_packed"};
+  return {fmt::format("{}, trident data pack {} --sequence {} --output {}", prepare, for_shell(output), sequence,
+                      for_shell(output + packed)),
+          output + packed};
 }
 
 std::string derive_names(Facts& facts) {
@@ -207,17 +217,33 @@ std::string derive_names(Facts& facts) {
   std::vector<Fact> datasets;  // "@dataset", "@dataset[1]", ...
   for (const auto& [name, fact] : facts.all())
     if (name.starts_with("@dataset")) datasets.push_back(fact);
-  std::string prefixes;
+  if (datasets.empty()) return "";
+  const auto name_of = [](const Fact& dataset) { return dataset.value.is_string() ? dataset.value.as_string() : ""; };
+  const auto value_of = [&](const JsonValue::Array& items) { return datasets.size() == 1 ? items[0] : JsonValue(items); };
+  Fact all;
+  JsonValue::Array names, prefixes;
+  std::set<std::string> there;  // token files that need no command
   for (const Fact& dataset : datasets) {
-    const bool is_one = datasets.size() == 1;
-    const std::string name = dataset.value.is_string() ? dataset.value.as_string() : "";
-    if (is_one && file_exists(name + ".bin") && file_exists(name + ".idx")) return facts.take("data.train", dataset), "";
-    const auto [commands, prefix] = how_to_prepare(facts, file_of_dataset(facts, dataset, name));
-    prefixes += fmt::format("{}{}", prefixes.empty() ? "" : ",", is_one ? prefix : in_quotes(prefix));
-    if (&dataset == &datasets.back() && !is_one) prefixes = fmt::format("'[{}]'", prefixes);
-    facts.remark(dataset, commands + (&dataset == &datasets.back() ? ", then --set data.train=" + prefixes : ""));
+    const std::string name = name_of(dataset);
+    all = computed({}, {&all, &dataset});
+    names.emplace_back(name);
+    if (file_exists(name + ".bin") && file_exists(name + ".idx")) there.insert(name);
   }
-  return prefixes;
+  if (std::ranges::all_of(datasets, [&](const Fact& dataset) { return there.contains(name_of(dataset)); })) {
+    all.value = value_of(names);
+    return facts.take("data.train", all), "";
+  }
+  std::set<std::string> taken = there;
+  std::string setting;
+  for (const Fact& dataset : datasets) {
+    const std::string name = name_of(dataset);
+    const auto [commands, prefix] = there.contains(name) ? std::pair(std::string("has token files already"), name)
+                                                         : how_to_prepare(facts, file_of_dataset(facts, dataset, name), taken);
+    prefixes.emplace_back(prefix);
+    if (prefixes.size() == datasets.size()) setting = for_shell(text_of(value_of(prefixes)));
+    facts.remark(dataset, commands + (setting.empty() ? "" : ", then --set data.train=" + setting));
+  }
+  return setting;
 }
 
 }  // namespace

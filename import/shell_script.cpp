@@ -25,8 +25,9 @@ struct Sum {
   std::string_view text;
   int levels = 0;
 
+  void skip_blanks() { text.remove_prefix(std::min(text.size(), text.find_first_not_of(" \t\r\n"))); }
   bool takes(std::string_view sign) {
-    text.remove_prefix(std::min(text.size(), text.find_first_not_of(" \t\r\n")));
+    skip_blanks();
     if (!text.starts_with(sign)) return false;
     return text.remove_prefix(sign.size()), true;
   }
@@ -78,7 +79,7 @@ struct Sum {
       if (!digits.empty() && digits.size() < 16 && (digits[0] != '0' || digits.size() == 1)) value = std::stod(digits);
     }
     --levels;
-    takes("");
+    skip_blanks();
     return value;
   }
 };

@@ -49,14 +49,6 @@ double LrSchedule::at(std::int64_t n) const {
   return lr;
 }
 
-void validate(const LrSchedule& schedule) {
-  if (schedule.type != LrScheduleType::kWsd) return;
-  const std::int64_t most = schedule.decay_steps - std::min(schedule.warmup_steps, schedule.decay_steps);
-  if (schedule.wsd_decay_steps > most)
-    throw ConfigError(fmt::format("lr_schedule.wsd_decay_steps = {}: must be between 0 and the {} steps after the warm-up",
-                                  schedule.wsd_decay_steps, most));
-}
-
 std::optional<LrScheduleType> parse_lr_schedule_type(std::string_view text) {
   return text == "inverse-sqrt" ? LrScheduleType::kInverseSqrt : parse_name<LrScheduleType>(text);
 }

@@ -45,9 +45,6 @@ struct LrSchedule {
   double at(std::int64_t n) const;
 };
 
-// Throws ConfigError for a wsd tail that begins within the warm-up; which numbers are in range is known before (train/config).
-void validate(const LrSchedule& schedule);
-
 std::optional<LrScheduleType> parse_lr_schedule_type(std::string_view text);  // by name, or "inverse-sqrt"
 
 }  // namespace trident

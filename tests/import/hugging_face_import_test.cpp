@@ -488,12 +488,6 @@ TEST(HuggingFaceImport, ADatasetIsAnsweredWithTheCommandsThatPrepareIt) {
   EXPECT_NE(answer(S::kHuggingFace, {{"program", "run_clm.py"}, {"dataset_name", "t.txt"}}).find("prepare --input t.txt"),
             std::string::npos);
   EXPECT_NE(answer(S::kSwift, {{"program", "swift sft"}, {"dataset", "c.jsonl"}}).find("--loss assistant"), std::string::npos);
-  const Import two = import_leaves({{S::kAxolotl, "a.yaml", 1, 1, "datasets[0].path", "a.jsonl"},
-                                    {S::kAxolotl, "a.yaml", 2, 1, "datasets[1].path", "b.jsonl"}});
-  EXPECT_TRUE(note_of(two, "datasets[0].path").ends_with("trident data prepare --chat --input a.jsonl --tokenizer MODEL --loss "
-                                                         "assistant --output data/a")) << note_of(two, "datasets[0].path");
-  EXPECT_TRUE(note_of(two, "datasets[1].path").ends_with("--output data/b, then --set data.train='[\"data/a\",\"data/b\"]'"))
-      << note_of(two, "datasets[1].path");
 }
 
 }  // namespace

@@ -117,16 +117,6 @@ TEST(LrSchedule, NeverRisesAfterTheWarmUp) {
 
 TEST(LrSchedule, UpdateZeroDoesNotExist) { EXPECT_THROW(schedule(LrScheduleType::kCosine).at(0), InternalError); }
 
-TEST(LrSchedule, ATailBeginsAfterTheWarmUp) {
-  LrSchedule s = schedule(LrScheduleType::kWsd);
-  s.wsd_decay_steps = 100;
-  EXPECT_NO_THROW(validate(s));
-  s.wsd_decay_steps = 101;
-  EXPECT_THROW(validate(s), ConfigError);
-  s.type = LrScheduleType::kLinear;
-  EXPECT_NO_THROW(validate(s));
-}
-
 TEST(LrSchedule, NamesRoundTrip) {
   for (const LrScheduleType type : kAllTypes) EXPECT_EQ(parse_lr_schedule_type(to_string(type)), type);
   EXPECT_EQ(parse_lr_schedule_type("inverse-sqrt"), LrScheduleType::kInverseSqrt);

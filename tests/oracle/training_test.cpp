@@ -33,7 +33,8 @@ std::vector<OracleLayout> oracle_layouts() {
           {"micro2", {"batch.micro=2"}},
           {"tp2", {"parallel.tensor=2"}},
           {"tp2_sp", {"parallel.tensor=2", "parallel.sequence_parallel=true"}},
-          {"tp4_sp", {"parallel.tensor=4", "parallel.sequence_parallel=true"}},  // more ranks than the Llamas' key/value heads
+          {"tp4", {"parallel.tensor=4"}},  // more ranks than the Llamas' key/value heads
+          {"tp4_sp", {"parallel.tensor=4", "parallel.sequence_parallel=true"}},
           {"pp2", {"parallel.pipeline=2"}},
           {"dp2_zero3", {"parallel.data=2", "parallel.zero=zero3"}},
           {"dp2_ddp_full_recompute", {"parallel.data=2", "parallel.zero=ddp", "recompute.policy=full"}},

@@ -72,6 +72,11 @@ accepted "a fragment, or a file with <cstdint>, is refused"
 write core/with.h '#include <cstdint>' '  // Of a rank.'
 named "a comment without a subject" '^core/with.h:2: a comment begins without its subject: "Of a"'
 write core/with.h '#include <cstdint>' 'std::int64_t y;' '// and so on'
+for file in core/CMakeLists.txt cmake/Rules.cmake; do
+  write "$file" '# It says what runs.' '  # What runs is this.'
+  named "a comment without a subject in $file" "^$file:2: a comment begins without its subject:   # What runs is this.$"
+  rm "$tree/$file"
+done
 
 # Long lines: refused in every kind of file, but for as many as the list counts.
 # columns N [BEGIN]: a comment of N columns.

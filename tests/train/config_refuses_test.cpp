@@ -180,7 +180,7 @@ constexpr ForeignKey kForeignKeys[] = {
     {"peft.lora_alpha=16", "did you mean adapter."},
     {"use_peft=true", "did you mean adapter.type = \"lora\"?"},
     {"load_in_4bit=true", "its key model.quantize.type is not built yet"},
-    {"data.chat_template=x", "; see trident data prepare --chat --template NAME"},
+    {"data.chat_template=x", "; see trident data prepare --chat (the tokenizer folder's own template counts"},
     {"model.lora_r=16", "unknown key model.lora_r; did you mean adapter.r?"},
     {"model.name=llama", "unknown key model.name; did you mean model.preset?"},
     {"optim=muon", "optimizer.type = \"muon\": not built; use adamw or lion"},
@@ -348,6 +348,10 @@ TEST(ConfigRefuses, Contradictions) {
   expect_refusal({"lr_schedule.type=wsd"}, {"lr_schedule.wsd_decay_steps = null"});
   expect_refusal({"lr_schedule.decay_steps=10", "lr_schedule.wsd_decay_steps=11"},
                  {"lr_schedule.wsd_decay_steps = 11: must be at most"});
+  const std::string wsd = "lr_schedule.type=wsd", warm_up = "lr_schedule.warmup_steps=", tail = "lr_schedule.wsd_decay_steps=0.6";
+  expect_refusal({wsd, warm_up + "0.5", tail, "run.steps=10"},
+                 {"lr_schedule.wsd_decay_steps = 0.6: of 10 steps, lr_schedule.warmup_steps = 0.5 leaves 5 for"});
+  expect_refusal({wsd, warm_up + "5", tail, "lr_schedule.decay_steps=10"}, {"= 0.6: of 10 steps, lr_schedule.warmup_steps = 5 "});
   expect_refusal({"data.valid=a", "data.split=9,1"}, {"data.split = \"9,1\": data.valid is given too"});
 }
 

@@ -122,42 +122,59 @@ JsonValue write(const NcclMaxCtas& x) {
 }
 template <class T> JsonValue write(const std::optional<T>& x) { return x ? write(*x) : JsonValue{}; }
 
-// The one list that ties paths to members, whose names they are; used for reading and for writing.
+// The one list that ties paths to members; used for reading and for writing.
 template <class Config, class Visitor> void visit_members(Config& c, Visitor&& v) {
-#define KEY(path) v(#path, c.path)
-  KEY(run.dir), KEY(run.overwrite), KEY(run.seed), KEY(run.steps), KEY(run.epochs), KEY(run.max_minutes),
-      KEY(run.threads_per_rank), KEY(run.pin), KEY(run.hardware_profile), KEY(device);
-  KEY(model.preset), KEY(model.hf_config), KEY(model.init_from), KEY(model.dropout);
-  KEY(train.only), KEY(train.freeze);
-  KEY(parallel.data), KEY(parallel.pipeline), KEY(parallel.tensor), KEY(parallel.context), KEY(parallel.virtual_stages),
-      KEY(parallel.schedule), KEY(parallel.sequence_parallel), KEY(parallel.zero), KEY(parallel.grad_sync),
-      KEY(parallel.param_gather), KEY(parallel.layers), KEY(parallel.order), KEY(parallel.overlap), KEY(parallel.bucket_mb);
-  KEY(batch.global), KEY(batch.micro), KEY(batch.sequence);
-  KEY(adapter.type), KEY(adapter.r), KEY(adapter.alpha), KEY(adapter.dropout), KEY(adapter.target_modules),
-      KEY(adapter.exclude_modules), KEY(adapter.modules_to_save), KEY(adapter.layers), KEY(adapter.rslora), KEY(adapter.dtype),
-      KEY(adapter.init_from);
-  KEY(precision.compute), KEY(precision.master), KEY(precision.reduce), KEY(precision.loss_scale),
-      KEY(precision.stochastic_rounding);
-  KEY(recompute.policy), KEY(recompute.head_chunk);
-  KEY(optimizer.type), KEY(optimizer.lr), KEY(optimizer.betas), KEY(optimizer.eps), KEY(optimizer.weight_decay),
-      KEY(optimizer.grad_clip);
-  KEY(lr_schedule.type), v("lr_schedule.warmup_steps", c.lr_schedule.warmup), KEY(lr_schedule.min_lr),
-      KEY(lr_schedule.decay_steps), KEY(lr_schedule.wsd_decay_steps), KEY(lr_schedule.wsd_decay_type);
-  KEY(loss.type), KEY(loss.normalize), KEY(loss.beta), KEY(loss.variant), KEY(loss.label_smoothing), KEY(loss.nll_weight),
-      KEY(loss.length_normalized), KEY(reference);
-  KEY(data.train), KEY(data.valid), KEY(data.split), KEY(data.shuffle), KEY(data.samples), KEY(data.tokenizer),
-      KEY(data.reset_position_ids), KEY(data.reset_attention_mask), KEY(data.eod_mask_loss), KEY(data.boundaries), KEY(data.eod),
-      KEY(data.mean_document);
-  KEY(eval.every), KEY(eval.steps), KEY(eval.samples), KEY(eval.sample_ids), KEY(eval.sample_tokens), KEY(eval.sample_temperature);
-  KEY(checkpoint.dir), KEY(checkpoint.every), KEY(checkpoint.keep_last), KEY(checkpoint.keep_every), KEY(checkpoint.keep_best),
-      KEY(checkpoint.content), KEY(checkpoint.staging), KEY(checkpoint.on_error), KEY(checkpoint.resume), KEY(checkpoint.allow),
-      KEY(elastic);
-  KEY(log.every), KEY(log.tensorboard), KEY(log.trace_steps), KEY(log.report), KEY(log.prometheus), KEY(log.verbose),
-      KEY(log.on_error);
-  KEY(cuda.tf32), KEY(cuda.deterministic), KEY(cuda.autotune), KEY(cuda.nccl_max_ctas), KEY(cuda.nccl_any_order),
-      KEY(cuda.spare_multiprocessors), KEY(cuda.nccl_register), KEY(cuda.nccl_timeout), KEY(cuda.epilogues), KEY(cuda.graphs);
-  KEY(debug.no_alloc), KEY(debug.check_collectives);
-#undef KEY
+  v("run.dir", c.run.dir), v("run.overwrite", c.run.overwrite), v("run.seed", c.run.seed), v("run.steps", c.run.steps);
+  v("run.epochs", c.run.epochs), v("run.max_minutes", c.run.max_minutes), v("run.threads_per_rank", c.run.threads_per_rank);
+  v("run.pin", c.run.pin), v("run.hardware_profile", c.run.hardware_profile), v("device", c.device);
+  v("model.preset", c.model.preset), v("model.hf_config", c.model.hf_config), v("model.init_from", c.model.init_from);
+  v("model.dropout", c.model.dropout);
+  v("train.only", c.train.only), v("train.freeze", c.train.freeze);
+  auto& p = c.parallel;
+  v("parallel.data", p.data), v("parallel.pipeline", p.pipeline), v("parallel.tensor", p.tensor), v("parallel.context", p.context);
+  v("parallel.virtual_stages", p.virtual_stages), v("parallel.schedule", p.schedule);
+  v("parallel.sequence_parallel", p.sequence_parallel), v("parallel.zero", p.zero), v("parallel.grad_sync", p.grad_sync);
+  v("parallel.param_gather", p.param_gather), v("parallel.layers", p.layers), v("parallel.order", p.order);
+  v("parallel.overlap", p.overlap), v("parallel.bucket_mb", p.bucket_mb);
+  v("batch.global", c.batch.global), v("batch.micro", c.batch.micro), v("batch.sequence", c.batch.sequence);
+  auto& a = c.adapter;
+  v("adapter.type", a.type), v("adapter.r", a.r), v("adapter.alpha", a.alpha), v("adapter.dropout", a.dropout);
+  v("adapter.target_modules", a.target_modules), v("adapter.exclude_modules", a.exclude_modules);
+  v("adapter.modules_to_save", a.modules_to_save), v("adapter.layers", a.layers), v("adapter.rslora", a.rslora);
+  v("adapter.dtype", a.dtype), v("adapter.init_from", a.init_from);
+  v("precision.compute", c.precision.compute), v("precision.master", c.precision.master), v("precision.reduce", c.precision.reduce);
+  v("precision.loss_scale", c.precision.loss_scale), v("precision.stochastic_rounding", c.precision.stochastic_rounding);
+  v("recompute.policy", c.recompute.policy), v("recompute.head_chunk", c.recompute.head_chunk);
+  auto& o = c.optimizer;
+  v("optimizer.type", o.type), v("optimizer.lr", o.lr), v("optimizer.betas", o.betas), v("optimizer.eps", o.eps);
+  v("optimizer.weight_decay", o.weight_decay), v("optimizer.grad_clip", o.grad_clip);
+  auto& s = c.lr_schedule;
+  v("lr_schedule.type", s.type), v("lr_schedule.warmup_steps", s.warmup), v("lr_schedule.min_lr", s.min_lr);
+  v("lr_schedule.decay_steps", s.decay_steps), v("lr_schedule.wsd_decay_steps", s.wsd_decay_steps);
+  v("lr_schedule.wsd_decay_type", s.wsd_decay_type);
+  v("loss.type", c.loss.type), v("loss.normalize", c.loss.normalize), v("loss.beta", c.loss.beta);
+  v("loss.variant", c.loss.variant), v("loss.label_smoothing", c.loss.label_smoothing), v("loss.nll_weight", c.loss.nll_weight);
+  v("loss.length_normalized", c.loss.length_normalized), v("reference", c.reference);
+  v("data.train", c.data.train), v("data.valid", c.data.valid), v("data.split", c.data.split), v("data.shuffle", c.data.shuffle);
+  v("data.samples", c.data.samples), v("data.tokenizer", c.data.tokenizer), v("data.reset_position_ids", c.data.reset_position_ids);
+  v("data.reset_attention_mask", c.data.reset_attention_mask), v("data.eod_mask_loss", c.data.eod_mask_loss);
+  v("data.boundaries", c.data.boundaries), v("data.eod", c.data.eod), v("data.mean_document", c.data.mean_document);
+  v("eval.every", c.eval.every), v("eval.steps", c.eval.steps), v("eval.samples", c.eval.samples);
+  v("eval.sample_ids", c.eval.sample_ids), v("eval.sample_tokens", c.eval.sample_tokens);
+  v("eval.sample_temperature", c.eval.sample_temperature);
+  auto& k = c.checkpoint;
+  v("checkpoint.dir", k.dir), v("checkpoint.every", k.every), v("checkpoint.keep_last", k.keep_last);
+  v("checkpoint.keep_every", k.keep_every), v("checkpoint.keep_best", k.keep_best), v("checkpoint.content", k.content);
+  v("checkpoint.staging", k.staging), v("checkpoint.on_error", k.on_error), v("checkpoint.resume", k.resume);
+  v("checkpoint.allow", k.allow), v("elastic", c.elastic);
+  v("log.every", c.log.every), v("log.tensorboard", c.log.tensorboard), v("log.trace_steps", c.log.trace_steps);
+  v("log.report", c.log.report), v("log.prometheus", c.log.prometheus), v("log.verbose", c.log.verbose);
+  v("log.on_error", c.log.on_error);
+  v("cuda.tf32", c.cuda.tf32), v("cuda.deterministic", c.cuda.deterministic), v("cuda.autotune", c.cuda.autotune);
+  v("cuda.nccl_max_ctas", c.cuda.nccl_max_ctas), v("cuda.nccl_any_order", c.cuda.nccl_any_order);
+  v("cuda.spare_multiprocessors", c.cuda.spare_multiprocessors), v("cuda.nccl_register", c.cuda.nccl_register);
+  v("cuda.nccl_timeout", c.cuda.nccl_timeout), v("cuda.epilogues", c.cuda.epilogues), v("cuda.graphs", c.cuda.graphs);
+  v("debug.no_alloc", c.debug.no_alloc), v("debug.check_collectives", c.debug.check_collectives);
 }
 
 [[noreturn]] void contradict(const std::string& message) { throw ConfigError(message); }
@@ -404,6 +421,9 @@ void validate(const TrainConfig& c) {
   if (s.decay_steps && s.wsd_decay_steps && s.wsd_decay_steps->steps > *s.decay_steps)
     contradict(fmt::format("lr_schedule.wsd_decay_steps = {}: must be at most lr_schedule.decay_steps = {}",
                            s.wsd_decay_steps->steps, *s.decay_steps));
+  // Shares of more than the whole fit no decay; the length of another may follow from the data, or from the checkpoint.
+  if (s.decay_steps || s.warmup.share.value_or(0) + s.wsd_decay_steps.value_or(ScheduleLength()).share.value_or(0) > 1)
+    check_wsd_tail(c);
   if (c.data.split && !c.data.valid.empty())
     contradict(fmt::format("data.split = {}: data.valid is given too; set one of them to null", in_quotes(*c.data.split)));
   check_loss(c);
@@ -440,6 +460,16 @@ JsonValue to_json(const TrainConfig& config) {
 std::int64_t decay_length(const TrainConfig& config) {
   const LrScheduleConfig& s = config.lr_schedule;
   return s.decay_steps.value_or(std::max(s.earlier_decay_length, config.run.steps));
+}
+
+void check_wsd_tail(const TrainConfig& config) {
+  const LrScheduleConfig& s = config.lr_schedule;
+  if (s.type != LrScheduleType::kWsd) return;
+  const std::int64_t length = decay_length(config), most = length - std::min(s.warmup.within(length), length);
+  if (s.wsd_decay_steps->within(length) > most)
+    contradict(fmt::format("lr_schedule.wsd_decay_steps = {}: of {}, lr_schedule.warmup_steps = {} leaves {} for the final decay; "
+                           "lower one of them",
+                           value_text(write(*s.wsd_decay_steps)), counted(length, "step"), value_text(write(s.warmup)), most));
 }
 
 std::vector<std::string> keys_set_in(const TrainConfig& config, std::string_view section) {

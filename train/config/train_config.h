@@ -294,6 +294,9 @@ TrainConfig parse_train_config(std::string_view text, std::string_view source, c
 // Contradictions that need neither world size nor model to be seen. Throws ConfigError.
 void validate(const TrainConfig& config);
 
+// Throws ConfigError for a wsd tail that begins within the warm-up, where decay_length() is the one in force.
+void check_wsd_tail(const TrainConfig& config);
+
 // The resolved configuration: every key of the table, defaults included, in the table's order. parse_train_config reads it back to
 // an equal configuration.
 JsonValue to_json(const TrainConfig& config);

@@ -257,7 +257,10 @@ ContentHashes published(const Resume& from, const ContentHashes& mine, RankModel
                         std::string_view key) {
   ContentHashes hashes = sum_of(mine, model.plan(), model.context());
   check_base_for(model.plan(), from, hashes, model.context().rank(), logger, key);
-  model.store().trains() ? model.store().publish_masters() : model.store().publish_weights();
+  if (model.store().trains())
+    model.store().publish_masters();
+  else
+    model.store().publish_weights();
   return hashes;
 }
 
@@ -330,7 +333,10 @@ std::optional<LoadedCheckpoint> load_checkpoint(const RunInputs& inputs, RankTra
     const auto hash = in_base.find(tensor.name);
     if (tensor.frozen && hash != in_base.end() && hash->second != 0) tensor.base = hash->second;
   }
-  has_weights_of(resume.manifest, inputs.plan) ? trainer.store().publish_weights() : trainer.store().publish_masters();
+  if (has_weights_of(resume.manifest, inputs.plan))
+    trainer.store().publish_weights();
+  else
+    trainer.store().publish_masters();
   const TrainingState& state = resume.manifest.state;
   trainer.restore({state.updates, state.batches, state.position, loss_scale_of(resume.manifest, trainer)});
   return loaded;

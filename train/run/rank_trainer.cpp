@@ -30,6 +30,7 @@ RewardSums rewards_in(std::span<const std::int64_t> counts) { return {counts[1],
 }  // namespace
 
 LrSchedule lr_schedule_of(const TrainConfig& config) {
+  check_wsd_tail(config);
   LrSchedule schedule;
   schedule.type = config.lr_schedule.type;
   schedule.lr = config.optimizer.lr;
@@ -38,7 +39,6 @@ LrSchedule lr_schedule_of(const TrainConfig& config) {
   schedule.warmup_steps = config.lr_schedule.warmup.within(schedule.decay_steps);
   schedule.wsd_decay_steps = config.lr_schedule.wsd_decay_steps.value_or(ScheduleLength()).within(schedule.decay_steps);
   schedule.wsd_decay = config.lr_schedule.wsd_decay_type;
-  validate(schedule);
   // The last step of a decay may have the rate 0: a step that comes alone would change nothing.
   if (config.lr_schedule.adds_one_step && schedule.at(config.run.steps) == 0) ++schedule.decay_steps;
   return schedule;
