@@ -224,7 +224,7 @@ void plan_search_command(const Arguments& arguments, const CommandContext& conte
                                   counted(shown, "layout is", "layouts are")));
   if (!html.empty()) write_page(html, page_of(found), app, arguments);
   context.out << (json ? to_json_text(to_json(found)) + '\n'
-                       : on_screen(to_text(found), context) + files_text({{html, "a browser"}}));
+                       : on_screen(to_text(found, rank), context) + files_text({{html, "a browser"}}));
   if (!write.empty()) {
     const TrainConfig chosen = config_to_plan(values, at(found.best, rank - 1).settings);
     write_file(write, to_json_text(given_to_json(chosen, values), 2) + '\n');

@@ -281,7 +281,7 @@ std::string_view kind_text(bool gathers) { return gathers ? "gather parameters a
 // Why no published run is like this one.
 std::string no_band_line(const ClusterReport& report) {
   const RunKind kind = report.plan.kind();
-  const std::string begin = "no band of times: the published runs that predictions were compared with ";
+  const std::string begin = "no band of times: no run of this program on a GPU was measured, and the published runs compared with ";
   if (report.plan.plan.compute == DType::kF32) return begin + "multiply in 16 bits, this one in fp32";
   if (kind.gathers && kind.splits_model)
     return begin + "either gather parameters or split the model over tensor or pipeline ranks, this one does both";

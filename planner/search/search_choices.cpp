@@ -4,11 +4,9 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <limits>
 #include <utility>
 
 #include "core/counted.h"
-#include "core/number_text.h"
 
 namespace trident {
 
@@ -34,15 +32,6 @@ std::vector<ChoiceTime> ChoiceTimes::times() const {
   std::vector<ChoiceTime> all;
   for (const auto& [choice, time] : times_) all.push_back(time);
   return all;
-}
-
-std::string to_text(const std::vector<ChoiceTime>& times) {
-  double least = std::numeric_limits<double>::infinity();
-  for (const ChoiceTime& time : times) least = std::min(least, time.seconds);
-  std::string text = "slower: the fastest timed layout with ..., and how much longer its step is\n";
-  for (const ChoiceTime& time : times)
-    text += fmt::format("  {:<28} {}  {:+.1f} %\n", time.choice, seconds_text(time.seconds), 100 * (time.seconds / least - 1));
-  return text;
 }
 
 }  // namespace trident

@@ -29,7 +29,4 @@ class ChoiceTimes {
   std::map<Choice, ChoiceTime> times_;
 };
 
-// "slower: ...", a line for each of them: how much longer its step is than the fastest one's, which has been timed likewise.
-std::string to_text(const std::vector<ChoiceTime>& times);
-
 }  // namespace trident

@@ -10,6 +10,7 @@
 #include <string>
 #include <utility>
 
+#include "core/at.h"
 #include "core/counted.h"
 #include "core/number_text.h"
 #include "planner/predict/cluster_report.h"
@@ -51,6 +52,13 @@ std::string memory_text(const FoundLayout& found, const SearchResult& result) {
                      bytes_text(found.needed_bytes - found.memory.total()));
 }
 
+// "10.82 s to 13.61 s".
+std::string band_text(const FoundLayout& found) {
+  return found.band ? fmt::format("{} to {}", seconds_text(found.band->low * found.seconds),
+                                  seconds_text(found.band->high * found.seconds))
+                    : "no band";
+}
+
 // "2 chunks +0.4 %, micro-batches of 2 +1.3 %": in what they differ, and by how much they are slower; the nearest ones.
 std::string variations_text(const FoundLayout& found) {
   constexpr std::size_t kMost = 4;
@@ -69,21 +77,27 @@ std::string variations_text(const FoundLayout& found) {
   return text.empty() ? "" : text + '\n';
 }
 
-std::string entry(std::size_t number, const FoundLayout& found, const SearchResult& result) {
+// As many columns as a screen has room for.
+Table short_table(const std::vector<FoundLayout>& layouts, std::size_t first) {
+  Table table{"", {{"#"}, {"layout", true}, {"step"}, {"tokens/s"}, {"MFU %"}, {"memory"}, {"", true}}};
+  for (const FoundLayout& found : layouts)
+    table.rows.push_back({fmt::format("{}", first++), to_string(found.layout), seconds_text(found.seconds),
+                          rounded_text(found.tokens_per_second), percent_digits(found.mfu), bytes_text(found.needed_bytes),
+                          found.tight ? "fits tightly" : ""});
+  return table;
+}
+
+// The layout of a rank in the order, with everything that its line in the table has no room for.
+std::string details(const SearchResult& result, int rank) {
+  const FoundLayout& found = at(result.best, rank - 1);
   const std::string per_gpu =
       result.on_processors() ? "" : fmt::format(", {} per GPU", rounded_text(found.tokens_per_second / result.gpus));
-  const std::string band = found.band ? fmt::format(" ({} to {})", seconds_text(found.band->low * found.seconds),
-                                                    seconds_text(found.band->high * found.seconds))
-                                      : " (no band)";
-  return fmt::format("{:2}  {}{}\n    a step takes {}{}: {} tokens/s{}, MFU {} %\n", number, to_string(found.layout),
-                     found.trainable ? "" : "  (not trainable yet)", seconds_text(found.seconds), band,
-                     rounded_text(found.tokens_per_second), per_gpu, percent_digits(found.mfu)) +
+  return fmt::format("\nlayout {}: {}\n    a step takes {} ({}): {} tokens/s{}, MFU {} %\n", rank, to_string(found.layout),
+                     seconds_text(found.seconds), band_text(found), rounded_text(found.tokens_per_second), per_gpu,
+                     percent_digits(found.mfu)) +
          variations_text(found) +
-         (found.trainable ? fmt::format("    time of pipeline rank {} in %: {}\n", found.busiest, parts_text(found)) : "") +
-         memory_text(found, result) +
-         (found.trainable
-              ? fmt::format("    next limit: {}\n    to train it: {}\n", found.next_limit, settings_text(found))
-              : "");
+         fmt::format("    time of pipeline rank {} in %: {}\n", found.busiest, parts_text(found)) + memory_text(found, result) +
+         fmt::format("    next limit: {}\n    to train it: {}\n", found.next_limit, settings_text(found));
 }
 
 // "1 to 3 are equal within the error of predictions": who steps within the band of the fastest one's time may be faster.
@@ -101,6 +115,7 @@ std::vector<std::string> caveats(const SearchResult& result) {
       equals_text(result),
       fmt::format("MFU is model FLOPs of a step, attention in full, over {}",
                   result.on_processors() ? "what all cores reach in the fastest product" : "the GPUs' dense 16-bit peak"),
+      result.on_processors() ? "" : "all is predicted: no run of this program on a GPU has been measured yet",
       result.less_sure};
   std::erase(lines, "");
   return lines;
@@ -136,6 +151,9 @@ JsonValue json_of(const FoundLayout& found) {
                            {"shard_ranks", layout.shard_ranks},
                            {"trainable", found.trainable},
                            {"step_time_s", found.seconds},
+                           {"step_time_band_s", found.band ? JsonValue(JsonValue::Array{found.band->low * found.seconds,
+                                                                                        found.band->high * found.seconds})
+                                                           : JsonValue()},
                            {"closed_form_s", found.seconds},
                            {"tokens_per_s", found.tokens_per_second},
                            {"mfu", found.mfu},
@@ -168,7 +186,7 @@ AmountUnit byte_unit(std::int64_t bytes) {
   return {1, "bytes"};
 }
 
-std::string to_text(const SearchResult& result) {
+std::string to_text(const SearchResult& result, int rank) {
   std::string text = fmt::format("model: {}\n", result.model) +
                      (result.on_processors()
                           ? fmt::format("on {}\n", result.cluster)
@@ -185,21 +203,16 @@ std::string to_text(const SearchResult& result) {
                                                            "simulate it\n",
                                                            1e3 * result.bound_seconds, 1e3 * result.simulation_seconds)) +
                      '\n';
-  std::size_t number = 0;
-  for (const FoundLayout& found : result.best) text += entry(++number, found, result);
   for (const std::string& line : caveats(result)) text += line + '\n';
-  if (!result.not_trainable.empty()) {
-    text += "\nestimates beside the best, not trainable yet (context parallel; sharding within groups of ranks):\n";
-  }
-  for (const FoundLayout& found : result.not_trainable) text += entry(++number, found, result);
+  text += '\n' + to_text(short_table(result.best, 1));
+  if (!result.best.empty()) text += details(result, rank);
+  if (!result.not_trainable.empty())
+    text += "\nestimates beside the best, not trainable yet (context parallel; sharding within groups of ranks):\n" +
+            to_text(short_table(result.not_trainable, result.best.size() + 1));
   if (result.more_not_trainable > 0) text += fmt::format("    and {} slower\n", result.more_not_trainable);
-  text += "\nnot looked at, or not fitting:\n";
-  for (std::size_t r = 0; r < kNumRejections; ++r) {
-    const Rejected& rejected = result.rejections[r];
-    if (rejected.layouts == 0) continue;
-    text += fmt::format("{:9} {}; {}\n", rejected.layouts, to_string(static_cast<Rejection>(r)), rejected.example);
-  }
-  return text + '\n' + to_text(result.best_by_choice);
+  return text +
+         "\n--html FILE and --json have each layout's band, parts and limit, what does not fit and why, and the fastest layout "
+         "with each other choice; --write FILE --rank N writes layout N and prints its details\n";
 }
 
 JsonValue to_json(const SearchResult& result) {
@@ -239,9 +252,10 @@ JsonValue to_json(const SearchResult& result) {
 namespace {
 
 Table layouts_table(const std::vector<FoundLayout>& layouts, std::size_t first, const SearchResult& result) {
-  Table table{"", {{"#"}, {"layout", true}, {"step"}, {"tokens/s"}, {"per GPU"}, {"MFU"}, {"memory"}, {"next limit", true}}};
+  Table table{"", {{"#"}, {"layout", true}, {"step"}, {"band"}, {"tokens/s"}, {"per GPU"}, {"MFU"}, {"memory"},
+                   {"next limit", true}}};
   for (const FoundLayout& found : layouts)
-    table.rows.push_back({fmt::format("{}", first++), to_string(found.layout), seconds_text(found.seconds),
+    table.rows.push_back({fmt::format("{}", first++), to_string(found.layout), seconds_text(found.seconds), band_text(found),
                           rounded_text(found.tokens_per_second),
                           result.on_processors() ? "-" : rounded_text(found.tokens_per_second / result.gpus),
                           percent_digits(found.mfu) + " %",

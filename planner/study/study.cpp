@@ -14,6 +14,7 @@
 #include "core/number_text.h"
 #include "core/scratch_folder.h"
 #include "data/indexed_dataset_writer.h"
+#include "model/config/model_stats.h"
 #include "planner/predict/cluster_forecast.h"
 #include "planner/predict/plan_on_cluster.h"
 #include "planner/predict/run_prices.h"
@@ -52,6 +53,7 @@ void price(const PlanHardware& hardware, const PointConfig& point, StudyRow& row
   row.replicas = point.replicas;
   row.micro_batches = plan.plan.num_micro_batches;
   row.tokens = plan.plan.tokens_per_step();
+  row.parameters = num_parameters(plan.plan.model);
   row.seconds = plan.seconds();
   row.parts = plan.parts;
   row.bubble = plan.forecast.price.bubble_over_ideal;

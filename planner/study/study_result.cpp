@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
+#include <map>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -107,9 +110,11 @@ std::string why_slower(const StudyResult& result, const StudyRow& slow, const St
   const double all = slow.seconds - scale * fast.seconds;
   std::string text = fmt::format("On {} {} takes {:.2f} times as long a token as {}: ", counted(slow.gpus, result.counted_as),
                                  row_name(result.spec, slow.point), ratio(slow, fast), row_name(result.spec, fast.point));
-  text += seconds > all ? fmt::format("{:.3g} s more are {}, all other parts together take {:.3g} s less.", seconds,
-                                      part_words(part).cause, seconds - all)
-                        : fmt::format("{:.3g} of the {:.3g} s more are {}.", seconds, all, part_words(part).cause);
+  const auto [unit, of_second] = time_unit_of(result);
+  text += seconds > all ? fmt::format("{:.3g} {} more a step are {}, all other parts together take {:.3g} {} less.",
+                                      of_second * seconds, unit, part_words(part).cause, of_second * (seconds - all), unit)
+                        : fmt::format("{:.3g} of the {:.3g} {} more a step are {}.", of_second * seconds, of_second * all, unit,
+                                      part_words(part).cause);
   const double sent = all_bytes(slow), sent_fast = all_bytes(fast) * scale;
   if (part == TimePart::kData && sent > 0)
     text += fmt::format(" A step sends {} a {} over dp instead of {}: {}, instead of {} and {}.", dp_bytes(slow),
@@ -117,6 +122,29 @@ std::string why_slower(const StudyResult& result, const StudyRow& slow, const St
   else if (sent > kAlike * sent_fast && sent_fast > 0)
     text += fmt::format(" A step sends {} a {} instead of {}.", sent_text(sent), result.counted_as, sent_text(all_bytes(fast)));
   return text;
+}
+
+bool same_plan(const StudyRow& a, const StudyRow& b) {
+  const auto facts = [](const StudyRow& row) {
+    return std::tie(row.tokens, row.micro_batches, row.parameters, row.seconds, row.parts.seconds, row.memory_bytes,
+                    row.bytes_sent);
+  };
+  return facts(a) == facts(b);
+}
+
+// Rows that differ in this key alone are planned alike.
+bool changes_nothing(const StudyResult& result, std::size_t key) {
+  std::map<std::tuple<std::size_t, std::int64_t, std::vector<std::string>>, const StudyRow*> firsts;
+  bool any = false;
+  for (const StudyRow& row : result.rows) {
+    if (!row.possible()) continue;
+    std::vector<std::string> others = row.point.values;
+    others[key].clear();
+    const auto [first, is_new] = firsts.try_emplace({row.point.arm, row.point.gpus, std::move(others)}, &row);
+    if (!is_new && !same_plan(row, *first->second)) return false;
+    any = any || !is_new;
+  }
+  return any;
 }
 
 std::string why_less_efficient(const StudyResult& result, const StudyRow& large, const StudyRow& small) {
@@ -138,9 +166,15 @@ std::string why_less_efficient(const StudyResult& result, const StudyRow& large,
 
 }  // namespace
 
-std::string disturbance_text(const StudyMeasurement& measured) {
-  return measured.worked ? fmt::format("other work had the cores: a rank worked {:.4g} s of {:.4g} s, not judged",
-                                       *measured.worked, measured.seconds)
+StudyTimeUnit time_unit_of(const StudyResult& result) {
+  double longest = 0;
+  for (const StudyRow& row : result.rows) longest = row.possible() ? std::max(longest, row.seconds) : longest;
+  return longest < 0.1 ? StudyTimeUnit{"ms", 1e3} : StudyTimeUnit{"s", 1};
+}
+
+std::string disturbance_text(const StudyMeasurement& measured, const StudyTimeUnit& unit) {
+  return measured.worked ? fmt::format("other work had the cores: a rank worked {:.4g} {} of {:.4g} {}, not judged",
+                                       unit.of_second * *measured.worked, unit.name, unit.of_second * measured.seconds, unit.name)
                          : "";
 }
 
@@ -231,13 +265,23 @@ void compare_rows(StudyResult& result) {
   }
 }
 
+namespace {
+
+bool varies_layout(const StudySpec& spec) {
+  const auto of_layout = [](std::string_view key) { return counts_ranks(key) || key.starts_with("parallel"); };
+  return std::ranges::any_of(spec.varied, [&](const VariedKey& it) { return of_layout(it.key); }) ||
+         std::ranges::any_of(spec.arms, [&](const StudyArm& arm) { return std::ranges::any_of(arm.settings, of_layout); });
+}
+
+}  // namespace
+
 std::vector<std::string> held_fixed(const StudySpec& spec, std::string_view counted_as) {
   std::vector<std::string> held;
-  if (spec.scaling == Scaling::kStrong) {
+  if (varies_layout(spec) && spec.scaling == Scaling::kStrong) {
     held.emplace_back(
         "Strong scaling: the global batch (batch.global) is held fixed; more replicas take fewer micro-batches each. The "
         "micro-batch, the sequence and every setting that is not varied stay the same.");
-  } else {
+  } else if (spec.scaling == Scaling::kWeak) {
     std::string batches;
     for (std::size_t arm = 0; arm < spec.arms.size(); ++arm) {
       const std::string& name = spec.arms[arm].name;
@@ -254,12 +298,26 @@ std::vector<std::string> held_fixed(const StudySpec& spec, std::string_view coun
         "Efficiency: tokens/s a {0} over those of the smallest number of {0}s that fits, everything else equal; with strong "
         "scaling that is (time x {0}s) of the smallest over (time x {0}s), with weak scaling and equal replicas time over time.",
         counted_as));
+  const auto varies_any = [&](std::initializer_list<const char*> keys) {
+    return std::ranges::any_of(keys, [&](const char* key) { return spec.varies(key); });
+  };
+  if (varies_any({"model.hidden_size", "model.n_embd"}) &&
+      !varies_any({"model.intermediate_size", "model.n_inner", "model.num_attention_heads", "model.n_head", "model.head_dim"}))
+    held.emplace_back(
+        "The model's hidden size varies alone: its heads and feed-forward width stay. Arms of a study file set several keys "
+        "together (docs/studies.md).");
   return held;
 }
 
 std::vector<std::string> causes_of(const StudyResult& result) {
   std::vector<std::string> causes;
   const std::vector<StudyRow>& rows = result.rows;
+  for (std::size_t i = 0; i < result.spec.varied.size(); ++i)
+    if (changes_nothing(result, i))
+      causes.push_back(fmt::format(
+          "{} changes neither time nor memory here. To compare losses, train each value and type: trident report RUN RUN "
+          "(docs/studies.md)",
+          short_key(result.spec.varied[i].key)));
   // Lines of equal settings, one sentence each: where the line is furthest behind.
   std::vector<const StudyRow*> told;
   const auto is_told = [&](const StudyRow& row) {

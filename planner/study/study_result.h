@@ -25,15 +25,13 @@ struct StudyMeasurement {
   std::optional<double> worked;   // of `seconds`, by a rank, where other work had the cores: nothing is said by them then
 };
 
-// "other work had the cores: a rank worked 0.3 s of 0.9 s, not judged"; "" where none had.
-std::string disturbance_text(const StudyMeasurement& measured);
-
 struct StudyRow {
   StudyPoint point;
   std::string reason;  // why the point cannot be; then only `point` counts
 
   // On processors gpus are ranks, threads of one process, and what is said of a GPU is said of a rank.
   std::int64_t gpus = 0, replicas = 0, micro_batches = 0, tokens = 0;  // tokens: of a step
+  std::int64_t parameters = 0;  // of the model
   double seconds = 0;   // of a step
   TimeParts parts;      // of the pipeline rank that waits least; they add up to `seconds`
   double mfu = 0;       // model FLOPs (attention in full, no recomputation) over seconds x gpus x peak; 0: no peak is known
@@ -69,6 +67,16 @@ struct StudyResult {
   bool any_possible() const;
 };
 
+// One unit for all times of a study, by its longest step.
+struct StudyTimeUnit {
+  std::string_view name;  // "s", or "ms"
+  double of_second = 1;
+};
+StudyTimeUnit time_unit_of(const StudyResult& result);
+
+// "other work had the cores: a rank worked 0.3 s of 0.9 s, not judged"; "" where none had.
+std::string disturbance_text(const StudyMeasurement& measured, const StudyTimeUnit& unit);
+
 // "batch.global = 96: ...; 12 GPUs: ... (2 more reasons)": why no point can be, each reason once and three at most.
 std::string reasons_text(const StudyResult& result);
 
@@ -91,12 +99,14 @@ const StudyRow* fastest_of(const StudyResult& result, std::int64_t gpus);
 // The row that another is held against: the first arm's with the same values, or without arms the fastest of as many GPUs.
 const StudyRow* reference_of(const StudyResult& result, const StudyRow& row);
 
-// Says what is held fixed, and what efficiency means, from the specification alone. `counted_as` as in StudyResult.
+// Says what is held fixed, and what efficiency means, from the specification alone: nothing where ranks and layout do not vary.
+// `counted_as` as in StudyResult.
 std::vector<std::string> held_fixed(const StudySpec& spec, std::string_view counted_as);
 
 // Why rows differ by more than 5 %, a sentence for each line of rows that differ in gpus alone. Against reference_of(), where they
 // differ from it in one key: the part of the step that makes most of the difference, where it is largest; for gathers
-// and reductions the bytes and collectives behind it. Of growing numbers of GPUs: the part that grew most.
+// and reductions the bytes and collectives behind it. Of growing numbers of GPUs: the part that grew most. The first sentences name
+// keys that change nothing of a row.
 std::vector<std::string> causes_of(const StudyResult& result);
 
 // "zero3, micro 2": what tells a row from others, without gpus.

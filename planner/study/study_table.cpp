@@ -3,6 +3,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
@@ -24,12 +25,14 @@ bool is_gpus(const StudySpec& spec, std::size_t key) { return spec.varied[key].k
 std::string remark_of(const StudyResult& result, const StudyRow& row) {
   if (!row.possible()) return "cannot be: " + row.reason;
   std::vector<std::string> remarks;
-  const auto is_rival = [&](const StudyRow& it) { return &it != &row && it.possible() && it.gpus == row.gpus; };
+  const auto is_rival = [&](const StudyRow& it) {
+    return it.possible() && it.gpus == row.gpus && it.tokens_per_gpu() != row.tokens_per_gpu();
+  };
   if (row.fits && &row == fastest_of(result, row.gpus) && std::ranges::any_of(result.rows, is_rival))
     remarks.emplace_back("fastest");
   if (!row.fits) remarks.emplace_back("does not fit");
   if (row.tight) remarks.emplace_back("fits tightly");
-  if (row.measured && row.measured->worked) remarks.push_back(disturbance_text(*row.measured));
+  if (row.measured && row.measured->worked) remarks.push_back(disturbance_text(*row.measured, time_unit_of(result)));
   if (!row.not_run.empty()) remarks.push_back("not run: " + row.not_run);
   return fmt::format("{}", fmt::join(remarks, "; "));
 }
@@ -55,6 +58,7 @@ JsonValue row_json(const StudySpec& spec, const StudyRow& row) {
   add({{"replicas", row.replicas},
        {"micro_batches", row.micro_batches},
        {"tokens_per_step", row.tokens},
+       {"parameters", row.parameters},
        {"step_s", row.seconds},
        {"parts_s", json_by_name<TimePart>(row.parts.seconds)},
        {"tokens_per_s", row.tokens_per_second()},
@@ -119,7 +123,7 @@ Table table_of(const StudyResult& result) {
       add(Rows::kAll, {std::string(short_key(spec.varied[i].key)), true}, [i](const StudyRow& row) { return row.point.values[i]; });
   add(Rows::kAll, {result.counted_as + "s"}, [](const StudyRow& row) {
     const std::int64_t gpus = row.possible() ? row.gpus : row.point.gpus;
-    return gpus > 0 ? fmt::format("{}", gpus) : std::string("-");
+    return gpus > 0 ? with_commas(gpus) : std::string("-");
   });
   if (result.any_possible()) {
     const auto largest = [&](auto value) {
@@ -128,18 +132,25 @@ Table table_of(const StudyResult& result) {
       return most;
     };
     const auto unit_of = [&](auto value) { return largest(value) < 1e8 ? std::pair("MB", 1e6) : std::pair("GB", 1e9); };
-    const bool is_short = largest([](const StudyRow& row) { return row.seconds; }) < 0.1;
-    const double of_second = is_short ? 1e3 : 1;
-    const std::string in_unit = is_short ? " ms" : " s";
+    const StudyTimeUnit unit = time_unit_of(result);
+    const std::string in_unit = fmt::format(" {}", unit.name);
     const auto sent = unit_of(bytes_of), held = unit_of([](const StudyRow& row) { return row.memory_bytes; });
-    number("replicas", "{}", [](const StudyRow& row) { return row.replicas; });
-    number("micro-batches", "{}", [](const StudyRow& row) { return row.micro_batches; });
-    number("tokens/s", "{:.0f}", [](const StudyRow& row) { return row.tokens_per_second(); });
-    number("tokens/s a " + result.counted_as, "{:.0f}", [](const StudyRow& row) { return row.tokens_per_gpu(); });
-    number("step" + in_unit, "{:.4g}", [&](const StudyRow& row) { return of_second * row.seconds; });
+    const double largest_model = largest([](const StudyRow& row) { return row.parameters; });
+    if (any([&](const StudyRow& row) { return static_cast<double>(row.parameters) < largest_model; }))
+      add(Rows::kPossible, {"parameters"},
+          [](const StudyRow& row) { return parameters_text(static_cast<double>(row.parameters)); });
+    const auto count = [&](std::string title, auto value) {
+      add(Rows::kPossible, {std::move(title)},
+          [&](const StudyRow& row) { return with_commas(std::llround(static_cast<double>(value(row)))); });
+    };
+    count("replicas", [](const StudyRow& row) { return row.replicas; });
+    count("micro-batches", [](const StudyRow& row) { return row.micro_batches; });
+    count("tokens/s", [](const StudyRow& row) { return row.tokens_per_second(); });
+    count("tokens/s a " + result.counted_as, [](const StudyRow& row) { return row.tokens_per_gpu(); });
+    number("step" + in_unit, "{:.4g}", [&](const StudyRow& row) { return unit.of_second * row.seconds; });
     if (any([](const StudyRow& row) { return row.measured.has_value(); })) {
       const auto seconds = [](const StudyRow& row) { return row.measured ? row.measured->seconds : 0; };
-      number("measured" + in_unit, "{:.4g}", [&](const StudyRow& row) { return of_second * seconds(row); }, "");
+      number("measured" + in_unit, "{:.4g}", [&](const StudyRow& row) { return unit.of_second * seconds(row); }, "");
       number("of predicted", "{:.2f}", [&](const StudyRow& row) { return seconds(row) / row.seconds; }, "");
     }
     for (std::size_t part = 0; part < kNumTimeParts; ++part) {
@@ -148,14 +159,16 @@ Table table_of(const StudyResult& result) {
       };
       if (any(above(5e-4)))  // rounding of other parts is none of this one
         number(std::string(to_string(static_cast<TimePart>(part))) + in_unit, "{:.3g}",
-               [&](const StudyRow& row) { return above(1e-9)(row) ? of_second * row.parts.seconds[part] : 0; });
+               [&](const StudyRow& row) { return above(1e-9)(row) ? unit.of_second * row.parts.seconds[part] : 0; });
     }
     if (any([](const StudyRow& row) { return row.mfu > 0; }))
       add(Rows::kPossible, {"MFU %"}, [](const StudyRow& row) { return percent_digits(row.mfu); });
     if (any([](const StudyRow& row) { return bytes_of(row) > 0; }))
       number(fmt::format("{} sent", sent.first), "{:.4g}", [&](const StudyRow& row) { return bytes_of(row) / sent.second; });
     number(fmt::format("{} held", held.first), "{:.4g}", [&](const StudyRow& row) { return row.memory_bytes / held.second; });
-    number("of GB", "{:.4g}", [](const StudyRow& row) { return gigabytes(row.memory_there); }, "?");
+    add(Rows::kPossible, {fmt::format("of {}", held.first)}, [&](const StudyRow& row) {
+      return row.memory_there > 0 ? rounded_text(static_cast<double>(row.memory_there) / held.second) : std::string("?");
+    });
     if (any([](const StudyRow& row) { return row.efficiency > 0; }))
       number("efficiency", "{:.3f}", [](const StudyRow& row) { return row.efficiency; }, "-");
     const auto of_reference = [&](const StudyRow& row) {

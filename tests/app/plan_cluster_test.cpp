@@ -76,8 +76,9 @@ TEST(PlanOnACluster, TheBandIsThatOfRunsOfItsKind) {
                                          "parallel.zero=zero3", "--set", "parallel.layers=null", "--set",
                                          "parallel.sequence_parallel=false", "--set", "batch.micro=1"};
   const std::string large = succeeded(plan(sharded, "gpt3_175b_tp8_pp8.json")).out;
-  expect_parts(large, {" s (no band): ", "no band of times: the published runs that predictions were compared with and that gather "
-                       "parameters and split no model (72) had at most 512 GPUs, this one has 1,536\n"});
+  expect_parts(large, {" s (no band): ", "no band of times: no run of this program on a GPU was measured, and the published runs "
+                       "compared with and that gather parameters and split no model (72) had at most 512 GPUs, this one has "
+                       "1,536\n"});
   expect_parts(succeeded(plan({"--cluster", "a100_sxm_hdr", "--set", "parallel.zero=zero3"})).out,
                {"no band of times: ", "over tensor or pipeline ranks, this one does both\n"});
   expect_parts(succeeded(plan({"--cluster", "h100_sxm_ndr", "--gpus", "64", "--set", "parallel.zero=zero3"}, "olmo_1b.json")).out,

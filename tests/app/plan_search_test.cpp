@@ -66,6 +66,7 @@ TEST(PlanSearch, SaysWhichLayoutsAreBestAndWritesTheFirst) {
   const std::string page = read_file(folder / "page.html");
   EXPECT_TRUE(page.starts_with("<!doctype html>"));
   for (const std::string& said : {best[2].find("layout")->as_string(), std::string("--set "), std::string("does not fit"),
+                                  std::string("heads do not divide"), std::string("micro-batches of "),
                                   std::string(" UTC: trident plan search "), std::string("MFU is model FLOPs of a step")})
     EXPECT_NE(page.find(said), page.npos) << said;
   EXPECT_GT(result.find("rejected")->find("does not fit")->find("layouts")->as_integer(), 0);
@@ -85,9 +86,9 @@ TEST(PlanSearch, SaysWhichLayoutsAreBestAndWritesTheFirst) {
   EXPECT_EQ(planned.find("needed")->find("value")->as_number(), best[0].find("needed_bytes")->as_number());
   EXPECT_EQ(planned.find("device_bytes")->as_number(), result.find("device_bytes")->as_number());
   const std::string text = succeeded(run_program(search({"--cluster", "h100_sxm_ndr", "--gpus", "128", "--best", "1"}))).out;
-  expect_parts(text, {" to ", " s): ", "174.6B parameters", "128 GPUs of H100", " 1  ", "time of pipeline rank",
-                      "memory of pipeline rank",
-                      "next limit", "heads do not divide", "does not fit", "slower: the fastest timed layout"});
+  expect_parts(text, {" to ", " s): ", "174.6B parameters", "128 GPUs of H100", "no run of this program on a GPU", "\n1  ",
+                      "layout 1: ", "time of pipeline rank", "memory of pipeline rank", "next limit", "--html FILE and --json"});
+  for (const char* const key : {"step_time_band_s", "next_limit", "variations"}) EXPECT_NE(best[0].find(key), nullptr) << key;
   const std::size_t room = text.find(" of 84.9 GB, ");
   ASSERT_NE(room, text.npos) << text;
   expect_parts(plan_on("--program"), {text.substr(room, text.find(':', room) - room) + '\n', " free\n"});
@@ -97,8 +98,10 @@ TEST(PlanSearch, SaysWhichLayoutsAreBestAndWritesTheFirst) {
 TEST(PlanSearch, SaysWhichAreEqualAndCountsTheRest) {
   const std::string text = succeeded(run_program({"plan", "search", "h100_sxm_ndr", "--config", TRIDENT_SOURCE_DIR
                                                   "/configs/laptop.json", "--gpus", "16", "--best", "2"})).out;
-  expect_parts(text, {"\n1 and 2 are equal within the error of predictions\n", "\n 4  ", " slower\n\nnot looked at"});
-  EXPECT_EQ(text.find("\n 5  "), text.npos) << text;
+  expect_parts(text, {"\n1 and 2 are equal within the error of predictions\n", "\n4  ", " slower\n\n--html"});
+  EXPECT_LT(text.find("are equal within"), text.find("\n1  ")) << text;
+  EXPECT_EQ(text.find("\n5  "), text.npos) << text;
+  EXPECT_EQ(text.find("layout 2: "), text.npos) << text;  // one has details
 }
 
 // How long a run is and its data change no plan: no form of it asks for them, and what --write leaves says neither.
@@ -187,7 +190,7 @@ TEST(PlanSearch, SaysTheSameAgain) {
   EXPECT_EQ(without_cpu_time(), without_cpu_time());
 }
 
-// Amounts have digits in small models, too, and choices stand in the order of their numbers, the fastest without a loss.
+// Amounts have digits in small models, too.
 TEST(PlanSearch, IsReadableOfSmallModels) {
   TemporaryFolder folder;
   const std::string config = small_config(folder, 64);
@@ -195,16 +198,6 @@ TEST(PlanSearch, IsReadableOfSmallModels) {
       succeeded(run_program({"plan", "--search", "--config", config, "--cluster", "a10_pcie", "--gpus", "2", "--best", "2"}));
   expect_parts(outcome.out, {"gpt2 of 223.4K parameters", " GB free: tensors ", " MB (parameters "});
   EXPECT_EQ(outcome.out.find(" 0.0 GB"), std::string::npos) << outcome.out;
-  const std::string table = outcome.out.substr(outcome.out.find("slower: the fastest timed layout"));
-  expect_parts(table, {"  +0.0 %"});
-  EXPECT_EQ(table.find("  -"), std::string::npos) << table;
-  std::size_t at = 0;
-  for (const char* const micro : {"of 2 ", "of 4 ", "of 8 ", "of 16 ", "of 32 "}) {
-    const std::size_t found = table.find(std::string("micro-batches ") + micro);
-    ASSERT_NE(found, std::string::npos) << micro << table;
-    EXPECT_GT(found, at) << table;
-    at = found;
-  }
 }
 
 // Ranks of a processor's search are threads of one machine: one to as many as it has cores, or --gpus. The first result takes what
@@ -274,7 +267,7 @@ TEST(PlanSearch, WaitingCountsWhereRanksShareCores) {
   EXPECT_GT(seconds("4"), seconds("1"));
   const ProgramOutcome found = succeeded(run_program({"plan", "search", "--config", TRIDENT_SOURCE_DIR "/configs/learn_1f1b.json",
                                                       "--cluster", "cpu", "--gpus", "3", "--best", "1"}));
-  const std::string first = found.out.substr(found.out.find("\n 1  "), 100);
+  const std::string first = found.out.substr(found.out.find("\n1  "), 100);
   expect_parts(first, {"1DP x 3PP x 1TP", "micro-batches of 1,"});
 }
 
@@ -332,7 +325,7 @@ TEST(PlanSearch, KeepsWhatSetGives) {
     return run_program({"plan", "search", "cpu", "--config", kSmall, "--gpus", "2", "--set", setting});
   };
   expect_parts(succeeded(text("parallel=1DP x 2PP")).out,
-               {"held by --set: parallel.data=1, parallel.pipeline=2, parallel.tensor=1\n", "another value than --set gives; "});
+               {"held by --set: parallel.data=1, parallel.pipeline=2, parallel.tensor=1\n"});
   expect_one_line(text("parallel.tensor=3"), 64,
                   {"parallel.tensor = 3: no layout of this model", " on 2 ranks has it; use 1, 2\n"});
   expect_one_line(text("batch.micro=3"), 64, {"batch.micro = 3: no layout of this model", "has it; use 1, 2, 4, 8\n"});
@@ -356,9 +349,9 @@ TEST(PlanSearch, HoldsWhatContradictsTheFile) {
     return succeeded(run_program(words)).out;
   };
   const std::string train = "trident train --config " + config;
-  expect_parts(found({"parallel.pipeline=4"}), {"held by --set: parallel.pipeline=4\n", " 1  1DP x 4PP x 1TP",
+  expect_parts(found({"parallel.pipeline=4"}), {"held by --set: parallel.pipeline=4\n", "\n1  1DP x 4PP x 1TP",
                                                 train + " --set 'parallel=", " --set parallel.layers=null "});
-  expect_parts(found({"parallel.virtual_stages=2"}), {" 1  2DP x 2PP x 1TP", "interleaved of 2 chunks"});
+  expect_parts(found({"parallel.virtual_stages=2"}), {"\n1  2DP x 2PP x 1TP", "interleaved of 2 chunks"});
   const std::string twice = found({"parallel.tensor=2", "batch.micro=4"});
   expect_parts(twice, {train + " --set batch.micro=4 --set 'parallel="});
   EXPECT_EQ(twice.find("--set parallel.tensor=2", twice.find("to train layout 1")), std::string::npos) << twice;
@@ -387,7 +380,7 @@ TEST(PlanSearch, SaysWhatToTypeNext) {
 }
 
 // In any spelling; what a result says to train it with is what --write writes of it.
-TEST(PlanSearch, EachResultSaysHowToTrainIt) {
+TEST(PlanSearch, AResultSaysHowToTrainIt) {
   TemporaryFolder folder;
   const std::string config = small_config(folder, 8), written = folder / "second.json";
   const std::vector<std::string> words{"plan",   "search", "--config", config,     "--cluster", "a10_pcie", "--gpus",
@@ -395,9 +388,8 @@ TEST(PlanSearch, EachResultSaysHowToTrainIt) {
   const ProgramOutcome found = run_program(words);
   ASSERT_EQ(found.exit_code, 0) << found.err;
   const std::string line = "    to train it:";
-  std::size_t at = found.out.find(line);
-  EXPECT_NE(at, std::string::npos) << found.out;
-  at = found.out.find(line, at + 1);
+  expect_parts(found.out, {"\nlayout 2: "});
+  const std::size_t at = found.out.find(line);
   ASSERT_NE(at, std::string::npos) << found.out;
   const std::string settings = found.out.substr(at + line.size(), found.out.find('\n', at) - at - line.size());
   const ProgramOutcome printed = run_command(

@@ -237,12 +237,52 @@ TEST(StudyCauses, APartMayGrowByMoreThanTheStep) {
   compare_rows(result);
   const std::vector<std::string> causes = causes_of(result);
   ASSERT_EQ(causes.size(), 1u);
-  says(causes, 0, {"micro 2 takes 1.50 times as long a token as micro 1: 4.5 s more are the pipeline's bubble, all other parts "
-                   "together take 2.5 s less."});
+  says(causes, 0, {"micro 2 takes 1.50 times as long a token as micro 1: 4.5 s more a step are the pipeline's bubble, all other "
+                   "parts together take 2.5 s less."});
   result.rows[1].parts = {};
   result.rows[1].parts[TimePart::kCompute] = 4.5;
   result.rows[1].parts[TimePart::kBubble] = 1.5;
-  says(causes_of(result), 0, {"1.5 of the 2 s more are the pipeline's bubble."});
+  says(causes_of(result), 0, {"1.5 of the 2 s more a step are the pipeline's bubble."});
+}
+
+TEST(StudyCauses, BeginWithKeysThatChangeNothing) {
+  StudyResult result;
+  result.spec.varied = {parse_varied("optimizer.lr=1e-3|3e-3"), parse_varied("micro=1|2")};
+  result.spec.gpus = 8;
+  for (const StudyPoint& point : points_of(result.spec))
+    result.rows.push_back(row(point, point.values[1] == "1" ? 1 : 2, TimePart::kCompute));
+  compare_rows(result);
+  const std::vector<std::string> causes = causes_of(result);
+  ASSERT_EQ(causes.size(), 2u);
+  says(causes, 0, {"lr changes neither time nor memory here. To compare losses, train each value and type: trident report "});
+  says(causes, 1, {"micro 2 takes 2.00 times"});
+  result.rows[3].memory_bytes += 1;
+  EXPECT_EQ(causes_of(result).size(), 1u);
+  expect_parts(to_text(result), {"  fastest\n"});
+  result.rows.resize(1);
+  result.rows.push_back(result.rows.front());
+  EXPECT_EQ(to_text(result).find("fastest"), std::string::npos);  // all are
+}
+
+TEST(StudyTable, AnAnswerHasOneUnitForTimesAndOneForMemory) {
+  StudyResult result;
+  result.spec.varied = {parse_varied("hidden=64|128")};
+  result.held = held_fixed(result.spec, "rank");
+  for (const StudyPoint& point : points_of(result.spec)) {
+    StudyRow made = row(point, point.values[0] == "64" ? 0.0125 : 0.025, TimePart::kCompute);
+    made.gpus = 1, made.memory_bytes = 20'000'000, made.memory_there = 25'282'000'000;
+    made.parameters = point.values[0] == "64" ? 123'456 : 7'000'000;
+    made.measured = StudyMeasurement{.seconds = 0.02, .predicted = 0.02, .clock = "wall", .steps = 5, .worked = 0.006};
+    result.rows.push_back(made);
+  }
+  compare_rows(result);
+  result.causes = causes_of(result);
+  const std::string text = to_text(result);
+  expect_parts(text, {" GPUs  parameters  ", "123.5K ", "7M ", "83,886,080 ", " step ms ", " of MB ", " 25,280 ",
+                      "12.5 of the 12.5 ms more a step are", "worked 6 ms of 20 ms", "hidden size varies alone"});
+  for (const char* const other : {"Strong scaling", " s ", " GB "}) EXPECT_EQ(text.find(other), text.npos) << text;
+  result.spec.varied.push_back(parse_varied("heads=2|4"));
+  EXPECT_TRUE(held_fixed(result.spec, "rank").empty());
 }
 
 TEST(StudyTable, RowsThatCannotBeHaveTheirReasonAndNoNumbers) {
