@@ -24,6 +24,7 @@
 #include "core/shell_word.h"
 #include "import/foreign_input.h"
 #include "import/text_limits.h"
+#include "planner/study/study_spec.h"
 #include "train/config/option_check.h"
 #include "train/config/option_table.h"
 
@@ -283,7 +284,12 @@ void add_config_flags(CLI::App& app, ConfigFlags& flags) {
 
 OptionValues values_of_file(const ConfigFlags& flags) {
   OptionValues values;
-  if (!flags.file.empty()) values.take_file(read_json_file(flags.file), flags.file);
+  if (flags.file.empty()) return values;
+  const JsonValue file = read_json_file(flags.file);
+  if (is_study(file))
+    throw ConfigError(fmt::format("{}: is a study; write trident study --config {}, or give the file that its \"config\" names",
+                                  flags.file, for_shell(flags.file)));
+  values.take_file(file, flags.file);
   return values;
 }
 

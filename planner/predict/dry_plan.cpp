@@ -169,7 +169,7 @@ std::string to_text(const DryPlan& report, PlanDetail detail) {
       std::ranges::max_element(report.stages, {}, [](const DryRun& stage) { return stage.arena.total_bytes(); });
   for (std::size_t i = 0; i < report.stages.size(); ++i)
     text += fmt::format("stage {} (first rank {}): {}\n", i, report.stages[i].rank, units_text(plan, i));
-  text += fmt::format("the fullest, stage {}: {}\n", fullest - report.stages.begin(), largest_entries(fullest->arena));
+  text += fmt::format("stage {} is the fullest; --json has every tensor by name\n", fullest - report.stages.begin());
   text += traffic_text(report);
   return detail == PlanDetail::kProgram ? text + program_text(plan) : text;
 }

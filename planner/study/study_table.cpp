@@ -126,22 +126,17 @@ Table table_of(const StudyResult& result) {
     return gpus > 0 ? with_commas(gpus) : std::string("-");
   });
   if (result.any_possible()) {
-    const auto largest = [&](auto value) {
-      double most = 0;
-      for (const StudyRow& row : result.rows) most = row.possible() ? std::max(most, static_cast<double>(value(row))) : most;
-      return most;
+    const auto unit_of = [&](auto value) {
+      return any([&](const StudyRow& row) { return value(row) >= 1e8; }) ? std::pair("GB", 1e9) : std::pair("MB", 1e6);
     };
-    const auto unit_of = [&](auto value) { return largest(value) < 1e8 ? std::pair("MB", 1e6) : std::pair("GB", 1e9); };
     const StudyTimeUnit unit = time_unit_of(result);
     const std::string in_unit = fmt::format(" {}", unit.name);
     const auto sent = unit_of(bytes_of), held = unit_of([](const StudyRow& row) { return row.memory_bytes; });
-    const double largest_model = largest([](const StudyRow& row) { return row.parameters; });
-    if (any([&](const StudyRow& row) { return static_cast<double>(row.parameters) < largest_model; }))
+    if (result.models.size() > 1)
       add(Rows::kPossible, {"parameters"},
           [](const StudyRow& row) { return parameters_text(static_cast<double>(row.parameters)); });
     const auto count = [&](std::string title, auto value) {
-      add(Rows::kPossible, {std::move(title)},
-          [&](const StudyRow& row) { return with_commas(std::llround(static_cast<double>(value(row)))); });
+      add(Rows::kPossible, {std::move(title)}, [&](const StudyRow& row) { return with_commas(std::llround(1.0 * value(row))); });
     };
     count("replicas", [](const StudyRow& row) { return row.replicas; });
     count("micro-batches", [](const StudyRow& row) { return row.micro_batches; });

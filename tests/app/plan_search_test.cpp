@@ -277,6 +277,9 @@ TEST(PlanSearch, RefusesWhatCannotBe) {
   expect_refused(search({"--cluster", "h200_sxm", "--gpus", "128"}), "or one of cpu, a100_sxm_40gb_hdr, a100_sxm_hdr, ");
   expect_refused({"plan", "serch", "--config", kConfig}, "unknown argument \"serch\"; did you mean trident plan search?");
   expect_refused(search({"--cluster", "h100_sxm_ndr"}), "--gpus: missing; write --gpus N");
+  const std::string study = TRIDENT_SOURCE_DIR "/configs/studies/zero_7b.json";
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"plan", "search", "cpu"}, {"train"}})
+    expect_refused(plus(words, {"--config", study}), "is a study; write trident study --config " + study + ", or give the file");
   expect_refused(search({"--cluster", "h100_sxm_ndr", "--gpus", "0"}), "--gpus = 0: must be from 1 to");
   expect_refused(search({"--cluster", "h100_sxm_ndr", "--gpus", "-8"}), "--gpus = -8");
   expect_refused(search({"--cluster", "no_such_cluster", "--gpus", "128"}), "no_such_cluster");

@@ -268,6 +268,7 @@ TEST(StudyTable, AnAnswerHasOneUnitForTimesAndOneForMemory) {
   StudyResult result;
   result.spec.varied = {parse_varied("hidden=64|128")};
   result.held = held_fixed(result.spec, "rank");
+  result.models = {"small", "large"};
   for (const StudyPoint& point : points_of(result.spec)) {
     StudyRow made = row(point, point.values[0] == "64" ? 0.0125 : 0.025, TimePart::kCompute);
     made.gpus = 1, made.memory_bytes = 20'000'000, made.memory_there = 25'282'000'000;
