@@ -83,6 +83,13 @@ TEST(PlanOnACluster, TheBandIsThatOfRunsOfItsKind) {
                {"no band of times: ", "over tensor or pipeline ranks, this one does both\n"});
   expect_parts(succeeded(plan({"--cluster", "h100_sxm_ndr", "--gpus", "64", "--set", "parallel.zero=zero3"}, "olmo_1b.json")).out,
                {"of 33 published 16-bit runs on this GPU that gather parameters and split no model, at most 512 GPUs each, "});
+  const auto of_several = [&](const char* cluster) {
+    return succeeded(plan({"--cluster", cluster, "--gpus", "256", "--set", "parallel.zero=zero3", "--set", "batch.micro=1"},
+                          "olmo_1b.json")).out;
+  };
+  expect_parts(of_several("a100_sxm_40gb_hdr"), {"of 72 published 16-bit runs on GPUs of several kinds, none of them on this one "
+                                                 "with as many, that gather "});
+  expect_parts(of_several("b200_ndr"), {"on GPUs of several kinds, fewer than ten of them on this one, that gather "});
 }
 
 // One that fits with less free than predictions of memory are off.
