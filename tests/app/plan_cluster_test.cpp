@@ -210,7 +210,7 @@ TEST(PlanOnACluster, WritesAPageAndATrace) {
   EXPECT_TRUE(html.starts_with("<!doctype html>"));
   EXPECT_TRUE(html.ends_with("</html>\n"));
   EXPECT_EQ(html.find(" src="), html.npos);
-  expect_parts(html, {"Made by trident ", " UTC: trident plan cluster --config "});
+  expect_parts(html, {"it fits: ", " GB of 84.9 GB, ", "Made by trident ", " UTC: trident plan cluster --config "});
   expect_parts(read_file(folder / "step.json"), {"\"traceEvents\""});
   expect_one_line(plan({"--cluster", "h100_sxm_ndr", "--csv", "--html", folder / "none/plan.html"}), 74, {"none/plan.html"});
 }
