@@ -232,6 +232,8 @@ TEST(PlanOnACluster, RefusesWhatCannotBe) {
   expect_one_line(plan({"--cluster", "h100_sxm_ndr", "--gpus", "0"}), 64, {"--gpus = 0: must be from 1 to"});
   expect_one_line(plan({"--cluster", "h100_sxm_ndr", "--tokens", "nan"}), 64, {"--tokens = nan: must be from 1 to"});
   expect_one_line(plan({"--cluster", "h100_sxm_ndr", "--tokens", "-1"}), 64, {"--tokens = -1: must be from 1 to"});
+  for (const char* const count : {"K", "1e3K"})
+    expect_one_line(plan({"--cluster", "h100_sxm_ndr", "--tokens", count}), 64, {std::string("--tokens = ") + count + ';'});
   expect_one_line(plan({"--cluster", "h100_sxm_ndr", "--ranks", "32"}), 64, {"--ranks", "write --gpus instead"});
   expect_one_line(plan({"--cluster", "h100_sxm_ndr", "--csv", "--json"}), 64, {"--csv", "leave one of them out"});
   for (const std::vector<std::string>& flag : std::vector<std::vector<std::string>>{
