@@ -38,8 +38,10 @@ bool has_flag(const Arguments& arguments, const std::string& flag) {
 // "300B" becomes "300e9".
 std::string in_digits(std::string& count) {
   constexpr std::string_view kLetters = "KMBT";
-  const std::size_t at = count.empty() ? kLetters.npos : kLetters.find(static_cast<char>(std::toupper(count.back())));
-  if (at != kLetters.npos) count = fmt::format("{}e{}", count.substr(0, count.size() - 1), 3 * (at + 1));
+  const std::string digits = count.substr(0, count.find_first_not_of("0123456789."));
+  if (digits.empty() || digits.size() + 1 != count.size()) return "";
+  const std::size_t at = kLetters.find(static_cast<char>(std::toupper(count.back())));
+  if (at != kLetters.npos) count = fmt::format("{}e{}", digits, 3 * (at + 1));
   return "";
 }
 

@@ -285,7 +285,7 @@ std::string no_band_line(const ClusterReport& report) {
   if (report.plan.plan.compute == DType::kF32) return begin + "multiply in 16 bits, this one in fp32";
   if (kind.gathers && kind.splits_model)
     return begin + "either gather parameters or split the model over tensor or pipeline ranks, this one does both";
-  const ErrorBand band = *error_band(report.hardware.file, {.gathers = kind.gathers});
+  const ErrorBand band = *error_band("", {.gathers = kind.gathers});
   return begin + fmt::format("and that {} ({}) had at most {} GPUs, this one has {}", kind_text(kind.gathers), band.runs,
                              with_commas(band.most_gpus), with_commas(kind.gpus));
 }
@@ -295,14 +295,19 @@ std::string no_band_line(const ClusterReport& report) {
 std::string band_line(const ClusterReport& report) {
   const PlanHardware& hardware = report.hardware;
   if (hardware.on_gpus() && !hardware.band) return no_band_line(report);
-  if (hardware.on_gpus())
+  if (hardware.on_gpus()) {
+    const bool of_several = hardware.band->hardware.empty();
+    const bool has_own = !error_band(hardware.file, {.gathers = hardware.band->gathers})->hardware.empty();
     return fmt::format(
         "bands of times: of {} published {} runs on {} that {}, at most {} GPUs each, by other programs{}, eight of ten took "
         "{:.2f} to {:.2f} times what is predicted for them (docs/design/planner-accuracy.md); no run of this program is among them",
         hardware.band->runs, hardware.band->precision,
-        hardware.band->hardware.empty() ? "GPUs of several kinds, fewer than ten of them on this one," : "this GPU",
+        !of_several ? "this GPU"
+        : has_own   ? "GPUs of several kinds, none of them on this one with as many,"
+                    : "GPUs of several kinds, fewer than ten of them on this one,",
         kind_text(hardware.band->gathers), with_commas(hardware.band->most_gpus),
         hardware.band->of.empty() ? "" : fmt::format(" ({})", hardware.band->of), hardware.band->low, hardware.band->high);
+  }
   if (!hardware.band)
     return "no band: how far this profile's predictions are off was not measured; trident train with run.hardware_profile "
            "prints it";

@@ -28,8 +28,8 @@ std::optional<ErrorBand> error_band(std::string_view hardware, const RunKind& ru
   if (run.gathers && run.splits_model) return std::nullopt;
   std::optional<ErrorBand> band;
   for (const ErrorBand& it : kBands)  // that of all hardware comes first
-    if (it.gathers == run.gathers && (it.hardware.empty() || it.hardware == hardware)) band = it;
-  return band->most_gpus < run.gpus ? std::nullopt : band;
+    if (it.gathers == run.gathers && it.most_gpus >= run.gpus && (it.hardware.empty() || it.hardware == hardware)) band = it;
+  return band;
 }
 
 double tensors_off(double bytes) { return (kMostOverTensors - 1) * bytes; }

@@ -31,8 +31,9 @@ struct RunKind {
   std::int64_t gpus = 1;
 };
 
-// The band of 16-bit runs of its kind on this hardware, or of those on all hardware where it has fewer than ten. Nothing where no
-// published run resembles it: more GPUs than any had, or parameters that are gathered and split as well.
+// The band of 16-bit runs of its kind on this hardware, or of those on all hardware where it has fewer than ten, or none with as
+// many GPUs. Nothing where no published run resembles it: more GPUs than any had, or parameters that are gathered and
+// split as well.
 std::optional<ErrorBand> error_band(std::string_view hardware, const RunKind& run);
 
 // The bytes by which tensors may take more than `bytes` that were predicted: nine of ten published runs that print a peak took no

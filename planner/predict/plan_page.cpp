@@ -135,13 +135,15 @@ KeyNumbers key_numbers(const ClusterReport& report) {
   const double rate = plan.tokens_per_second(), gpus = plan.plan.world_size();
   const double there = report.hardware.device_bytes;
   const std::string needed = bytes_text(plan.needed_bytes());
-  const std::string verdict = there == 0 ? "how much there is is not known" : plan.fits ? "it fits" : "it does not fit";
+  const std::string verdict =
+      there == 0 ? "how much there is is not known"
+                 : fmt::format("{}: {}{}", plan.fits ? "it fits" : "it does not fit", needed,
+                               room_text(static_cast<double>(plan.needed_bytes()), there, plan.bytes_off(report.hardware)));
   KeyNumbers block;
   block.numbers = {
       {on_gpus ? "most memory of a rank" : "memory of the process", needed,
-       fmt::format("{}{}{}; {}", verdict,
-                   room_text(static_cast<double>(plan.needed_bytes()), there, plan.bytes_off(report.hardware)),
-                   on_gpus ? fmt::format(", stage {}", plan.most().stage) : "", range_text(needed_band(report), bytes_text))},
+       fmt::format("{}{}; {}", verdict, on_gpus ? fmt::format(", stage {}", plan.most().stage) : "",
+                   range_text(needed_band(report), bytes_text))},
       {"a step", seconds_text(plan.seconds()), range_text(seconds_band(report, plan.seconds()), seconds_text)},
       {"tokens/s", rounded_text(rate),
        range_text(rate_band(report, rate), rounded_text) +

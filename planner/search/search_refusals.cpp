@@ -54,7 +54,7 @@ void refuse_held(const SearchRequest& request, const ModelConfig& model, const s
 }  // namespace
 
 void refuse_batch(const SearchRequest& request, const ModelConfig& model, const std::vector<int>& ranks,
-                               const Rejections& rejections) {
+                  const Rejections& rejections) {
   refuse_held(request, model, ranks);
   std::string why;
   for (std::size_t r = 0; r < kNumRejections; ++r) {

@@ -83,6 +83,13 @@ TEST(PlanOnACluster, TheBandIsThatOfRunsOfItsKind) {
                {"no band of times: ", "over tensor or pipeline ranks, this one does both\n"});
   expect_parts(succeeded(plan({"--cluster", "h100_sxm_ndr", "--gpus", "64", "--set", "parallel.zero=zero3"}, "olmo_1b.json")).out,
                {"of 33 published 16-bit runs on this GPU that gather parameters and split no model, at most 512 GPUs each, "});
+  const auto of_several = [&](const char* cluster) {
+    return succeeded(plan({"--cluster", cluster, "--gpus", "256", "--set", "parallel.zero=zero3", "--set", "batch.micro=1"},
+                          "olmo_1b.json")).out;
+  };
+  expect_parts(of_several("a100_sxm_40gb_hdr"), {"of 72 published 16-bit runs on GPUs of several kinds, none of them on this one "
+                                                 "with as many, that gather "});
+  expect_parts(of_several("b200_ndr"), {"on GPUs of several kinds, fewer than ten of them on this one, that gather "});
 }
 
 // One that fits with less free than predictions of memory are off.
@@ -203,7 +210,7 @@ TEST(PlanOnACluster, WritesAPageAndATrace) {
   EXPECT_TRUE(html.starts_with("<!doctype html>"));
   EXPECT_TRUE(html.ends_with("</html>\n"));
   EXPECT_EQ(html.find(" src="), html.npos);
-  expect_parts(html, {"Made by trident ", " UTC: trident plan cluster --config "});
+  expect_parts(html, {"it fits: ", " GB of 84.9 GB, ", "Made by trident ", " UTC: trident plan cluster --config "});
   expect_parts(read_file(folder / "step.json"), {"\"traceEvents\""});
   expect_one_line(plan({"--cluster", "h100_sxm_ndr", "--csv", "--html", folder / "none/plan.html"}), 74, {"none/plan.html"});
 }
@@ -225,6 +232,8 @@ TEST(PlanOnACluster, RefusesWhatCannotBe) {
   expect_one_line(plan({"--cluster", "h100_sxm_ndr", "--gpus", "0"}), 64, {"--gpus = 0: must be from 1 to"});
   expect_one_line(plan({"--cluster", "h100_sxm_ndr", "--tokens", "nan"}), 64, {"--tokens = nan: must be from 1 to"});
   expect_one_line(plan({"--cluster", "h100_sxm_ndr", "--tokens", "-1"}), 64, {"--tokens = -1: must be from 1 to"});
+  for (const char* const count : {"K", "1e3K"})
+    expect_one_line(plan({"--cluster", "h100_sxm_ndr", "--tokens", count}), 64, {std::string("--tokens = ") + count + ';'});
   expect_one_line(plan({"--cluster", "h100_sxm_ndr", "--ranks", "32"}), 64, {"--ranks", "write --gpus instead"});
   expect_one_line(plan({"--cluster", "h100_sxm_ndr", "--csv", "--json"}), 64, {"--csv", "leave one of them out"});
   for (const std::vector<std::string>& flag : std::vector<std::vector<std::string>>{

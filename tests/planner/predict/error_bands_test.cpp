@@ -85,7 +85,7 @@ const std::vector<Ratio>& ratios() {
         const TrainingStack* stack =
             find_stack(book.stacks, said.find("framework")->as_string(), static_cast<int>(or_zero(said, "year")));
         const double predicted = or_zero(answer_case(cases.at(i), book), "step_time_s");
-        if (predicted > 0 && stack != nullptr) 
+        if (predicted > 0 && stack != nullptr)
           list.push_back({gpu->file, stack->frameworks.front(), gathers, std::llround(or_zero(*row.find("cluster"), "gpus")),
                           *seconds / predicted});
       }
@@ -177,10 +177,16 @@ TEST(ErrorBands, FewerThanTenRunsHaveThatOfAll) {
 TEST(ErrorBands, ARunThatNoPublishedOneResemblesHasNone) {
   EXPECT_EQ(error_band("h100_sxm", {.gathers = true, .gpus = 512})->runs, 33);
   EXPECT_FALSE(error_band("h100_sxm", {.gathers = true, .gpus = 513}));
+  EXPECT_EQ(error_band("a100_sxm_40gb", {.gathers = true, .gpus = 128})->runs, 33);
+  EXPECT_EQ(error_band("a100_sxm_40gb", {.gathers = true, .gpus = 129})->runs, 72) << "other GPUs' runs reach that far";
+  EXPECT_EQ(error_band("a100_sxm_40gb", {.gathers = true, .gpus = 512})->runs, 72);
+  EXPECT_FALSE(error_band("a100_sxm_40gb", {.gathers = true, .gpus = 513}));
+  EXPECT_EQ(error_band("v100_sxm_16gb", {.gpus = 33})->runs, 178);
   EXPECT_FALSE(error_band("a100_sxm_80gb", {.gathers = true, .gpus = 1536}));
   EXPECT_FALSE(error_band("h100_sxm", {.gathers = true, .splits_model = true, .gpus = 8}));
-  EXPECT_TRUE(error_band("a100_sxm_80gb", {.splits_model = true, .gpus = 12288}));
-  EXPECT_FALSE(error_band("a100_sxm_80gb", {.splits_model = true, .gpus = 12289}));
+  EXPECT_EQ(error_band("a100_sxm_80gb", {.splits_model = true, .gpus = 12288})->runs, 150);
+  EXPECT_EQ(error_band("a100_sxm_80gb", {.splits_model = true, .gpus = 12289})->runs, 178);
+  EXPECT_FALSE(error_band("a100_sxm_80gb", {.splits_model = true, .gpus = 16385}));
 }
 
 // Nine of ten published peaks are below. Tables do not say what a GB is: each source has the unit in which its rows are closer.
