@@ -100,13 +100,28 @@ std::string details(const SearchResult& result, int rank) {
          fmt::format("    next limit: {}\n    to train it: {}\n", found.next_limit, settings_text(found));
 }
 
-// "1 to 3 are equal within the error of predictions": who steps within the band of the fastest one's time may be faster.
+// "1 to 3 and 5 are equal within the error of predictions": the first, and those whose bands reach down into its band. Tight ones,
+// which come last whatever their time, count where all are tight; one without a band does not.
 std::string equals_text(const SearchResult& result) {
   if (result.best.empty() || !result.best.front().band) return "";
-  const double most = result.best.front().band->high * result.best.front().seconds;
-  const auto beyond = std::ranges::find_if(result.best, [&](const FoundLayout& it) { return it.seconds > most; });
-  const std::int64_t equal = beyond - result.best.begin();
-  return equal < 2 ? "" : fmt::format("1 {} {} are equal within the error of predictions", equal == 2 ? "and" : "to", equal);
+  const std::vector<FoundLayout>& best = result.best;
+  const double most = best.front().band->high * best.front().seconds;
+  const auto is_equal = [&](const FoundLayout& it) {
+    return it.tight == best.front().tight && it.band && it.band->low * it.seconds <= most;
+  };
+  std::vector<std::string> equal;
+  for (std::size_t i = 0; i < best.size(); ++i) {
+    std::size_t end = i;
+    while (end < best.size() && is_equal(best[end])) ++end;
+    if (end == i) continue;
+    equal.push_back(end - i < 3 ? fmt::format("{}", i + 1) : fmt::format("{} to {}", i + 1, end));
+    if (end - i > 2) i = end;
+  }
+  const std::string last = equal.back();
+  if (last == "1") return "";
+  equal.pop_back();
+  const std::string others = fmt::format("{}{}", fmt::join(equal, ", "), equal.empty() ? "" : " and ");
+  return others + last + " are equal within the error of predictions";
 }
 
 // Sentences about all of them.
@@ -163,6 +178,7 @@ JsonValue json_of(const FoundLayout& found) {
                            {"memory_parts", std::move(memory)},
                            {"memory_of_pipeline_rank", found.fullest},
                            {"needed_bytes", found.needed_bytes},
+                           {"tight", found.tight},
                            {"next_limit", found.next_limit},
                            {"variations", std::move(variations)}};
 }

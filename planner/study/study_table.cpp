@@ -69,6 +69,7 @@ JsonValue row_json(const StudySpec& spec, const StudyRow& row) {
        {"optimizer_bytes", row.optimizer_bytes},
        {"memory_there_bytes", known(row.memory_there)},
        {"fits", row.fits},
+       {"tight", row.tight},
        {"bytes_sent", json_by_name<Axis>(row.bytes_sent)},
        {"gathers", row.gathers},
        {"reductions", row.reductions},

@@ -134,9 +134,46 @@ TEST(LayoutSearch, TightLayoutsComeLast) {
   const auto marked = std::ranges::find_if(all.best, [&](const FoundLayout& it) { return it.layout == first.layout; });
   ASSERT_NE(marked, all.best.end());
   EXPECT_TRUE(marked->tight);
+  const JsonValue listed = to_json(all);
+  const JsonValue& of_it = listed.find("best")->items().at(static_cast<std::size_t>(marked - all.best.begin()));
+  EXPECT_TRUE(of_it.find("tight")->as_bool());
   EXPECT_TRUE(std::ranges::is_sorted(all.best, {}, &FoundLayout::tight));
   expect_parts(to_text(all), {"  fits tightly\n"});
   EXPECT_NE(to_html(page_of(all)).find(" by which predictions may be off"), std::string::npos);
+}
+
+// Equal to the first is whose band reaches down into its band. A tight layout counts only where all are.
+TEST(LayoutSearch, LayoutsWhoseBandsMeetAreEqual) {
+  struct Row {
+    double seconds, low, high;
+    bool tight;
+  };
+  const Row first{0.5443, 0.94, 1.00, false}, wider{0.5451, 0.88, 1.18, false}, beyond{0.58, 0.94, 1.00, false},
+      later{0.6, 0.88, 1.18, false}, tight{0.3, 0.88, 1.18, true};
+  const auto sentence = [](const std::vector<Row>& rows) {
+    SearchResult result;
+    result.gpus = 8;
+    for (const Row& row : rows) {
+      FoundLayout found;
+      found.seconds = row.seconds;
+      found.tight = row.tight;
+      if (row.low > 0) found.band = ErrorBand{"", "", row.low, row.high};
+      result.best.push_back(found);
+    }
+    const std::string text = to_text(result);
+    const std::size_t end = text.find(" are equal within the error of predictions\n");
+    return end == text.npos ? "" : text.substr(text.rfind('\n', end) + 1, end - text.rfind('\n', end) - 1);
+  };
+  const Row unknown{0.5443, 0, 0, false};
+  EXPECT_EQ(sentence({first, wider}), "1 and 2");
+  EXPECT_EQ(sentence({first, wider, later}), "1 to 3");
+  EXPECT_EQ(sentence({first, wider, beyond, later}), "1, 2 and 4");
+  EXPECT_EQ(sentence({first, wider, wider, beyond, later, later, later}), "1 to 3 and 5 to 7");
+  EXPECT_EQ(sentence({first, tight}), "");
+  EXPECT_EQ(sentence({first, wider, tight}), "1 and 2");
+  EXPECT_EQ(sentence({tight, tight}), "1 and 2");
+  EXPECT_EQ(sentence({first, unknown}), "");
+  EXPECT_EQ(sentence({unknown, first}), "");
 }
 
 TEST(LayoutSearch, TheBestIsAConfigurationThatTrainingTakes) {

@@ -224,6 +224,7 @@ TEST(StudyCauses, AreOfOneKeyAgainstTheFastestThatFits) {
                       " 1.000  fastest\n", " 0.400\n"});
   result.rows[2].tight = true;  // it is held against one that leaves room
   expect_parts(to_text(result), {" 1.000  fastest\n", " 2.000  fits tightly\n"});
+  EXPECT_TRUE(to_json(result).find("rows")->items()[2].find("tight")->as_bool());
   EXPECT_EQ(fastest_of(result, 8), &result.rows[1]);
 }
 
