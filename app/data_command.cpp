@@ -160,7 +160,8 @@ void say_prepared(const std::string& output, const Tokenizer& vocabulary, const 
 
 // The model is known where its folder's tokenizer made the data.
 void say_if_too_long(const std::vector<std::string>& prefixes, std::int64_t sequence, const CommandContext& context) {
-  for (const std::string& prefix : prefixes) try {
+  for (const std::string& prefix : prefixes) {
+    try {
       const std::optional<RecordedTokenizer> tokenizer = origin_in_record(prefix).tokenizer;
       if (!tokenizer || !file_exists(tokenizer->name + "/config.json")) continue;
       const ModelConfig model = model_of_hf(tokenizer->name);
@@ -170,6 +171,7 @@ void say_if_too_long(const std::vector<std::string>& prefixes, std::int64_t sequ
       return;
     } catch (const Error&) {  // the folder may hold a model that is not read, or the record be damaged, which packing says
     }
+  }
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Sizes near one that does not divide as it must, for remedies.
+// Finds sizes near one that does not divide as it must, for remedies.
 #pragma once
 
 #include <fmt/core.h>
@@ -8,7 +8,7 @@
 
 namespace trident {
 
-// The largest divisor of n that is at most `most`; both positive.
+// Returns the largest divisor of n that is at most `most`; both are positive.
 constexpr std::int64_t largest_divisor(std::int64_t n, std::int64_t most) {
   while (n % most != 0) --most;
   return most;

@@ -8,6 +8,7 @@ namespace trident {
 struct WeightedPath {
   std::string path;  // prefix of .bin and .idx
   double weight = 1;
+  bool operator==(const WeightedPath&) const = default;
 };
 
 }  // namespace trident

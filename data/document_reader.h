@@ -52,8 +52,8 @@ struct JsonLineText {
   std::int64_t lone_surrogates = 0;  // of it, which are U+FFFD
 };
 
-// The flag of data prepare that reads the lines of a file of JSON lines, by its first: "--chat", "--preference", "" for texts, and
-// for what cannot be read.
+// Returns the flag of data prepare that reads a file of JSON lines, by its first line: "--chat", "--preference", or "" for texts
+// and for what cannot be read.
 std::string_view flag_for_lines_of(const std::string& path);
 
 // The string, or the list of token ids, under `json_key` of a line of file `path`; other members are read over. A line that is no

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
@@ -17,6 +18,7 @@
 #include "core/function_ref.h"
 #include "core/number_text.h"
 #include "core/printable.h"
+#include "report/records.h"
 #include "report/table.h"
 
 namespace trident {
@@ -235,17 +237,6 @@ std::map<std::int64_t, JsonValue> evaluations_in(const std::string& path, std::v
   return by_step;
 }
 
-// When each start of a run began; none where run.json does not say it.
-std::vector<double> starts_of(const std::string& folder) {
-  std::vector<double> times;
-  const JsonValue run = FolderReader(folder).object("run.json");
-  const JsonValue* const starts = run.find("starts");
-  if (starts == nullptr || !starts->is_array()) return times;
-  for (const JsonValue& start : starts->items())
-    if (const JsonValue* const time = start.find("time"); time != nullptr && time->is_number()) times.push_back(time->as_number());
-  return times;
-}
-
 }  // namespace
 
 RunFolder read_run_folder(const std::string& path, std::size_t most_lines) {
@@ -253,6 +244,17 @@ RunFolder read_run_folder(const std::string& path, std::size_t most_lines) {
   RunFolder folder = FolderReader(path).read(most_lines);
   folder.name = name_of(path);
   return folder;
+}
+
+std::vector<double> start_times(const JsonValue& run) {
+  std::vector<double> times;
+  for (const JsonValue& start : items(run.find("starts")))
+    if (const double time = number(start, "time"); std::isfinite(time)) times.push_back(time);
+  return times;
+}
+
+std::int64_t start_of(const JsonValue& line, const std::vector<double>& times) {
+  return std::ranges::count_if(times, [written = number(line, "time")](double began) { return began <= written; });
 }
 
 std::vector<std::string> runs_at(const std::vector<std::string>& paths) {
@@ -289,7 +291,7 @@ std::vector<std::string> write_metrics_csv(const std::vector<std::string>& paths
     if (file_exists(path)) files[i].emplace(path);
     else remarks.push_back(fmt::format("{}: {}", path, is_there(path) ? "is not a regular file" : "is not there"));
     evaluations[i] = evaluations_in(paths[i] + "/eval.jsonl", remarks);
-    starts[i] = starts_of(paths[i]);
+    starts[i] = start_times(FolderReader(paths[i]).object("run.json"));
   }
   CsvColumns columns;
   columns.note(JsonValue::Object{{"run", ""}});
@@ -311,9 +313,7 @@ std::vector<std::string> write_metrics_csv(const std::vector<std::string>& paths
   for (std::size_t i = 0; i < paths.size(); ++i) {
     const auto write = [&](JsonValue row) {
       row.set("run", names[i]);  // whatever a line of another program says of it
-      const JsonValue* const time = row.find("time");
-      if (time != nullptr && time->is_number() && !starts[i].empty())
-        row.set("start", std::ranges::count_if(starts[i], [&](double began) { return began <= time->as_number(); }));
+      if (const std::int64_t start = start_of(row, starts[i]); start > 0) row.set("start", start);
       out << on_lines(columns.line(row));
     };
     std::map<std::int64_t, JsonValue>& left = evaluations[i];

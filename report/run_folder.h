@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <iosfwd>
 #include <string>
 #include <vector>
@@ -29,6 +30,10 @@ RunFolder read_run_folder(const std::string& path, std::size_t most_lines = kDra
 std::vector<std::string> runs_at(const std::vector<std::string>& paths);
 // The same of several, which share the lines that are drawn; runs of one name are called by their paths.
 std::vector<RunFolder> read_run_folders(const std::vector<std::string>& paths);
+
+// The first reads from run.json when each start began; the second returns the number of the start that wrote a line, or 0.
+std::vector<double> start_times(const JsonValue& run);
+std::int64_t start_of(const JsonValue& line, const std::vector<double>& times);
 
 // Writes metrics.jsonl of the runs to `out` as comma-separated values, fit for a terminal: a first column "run" with the run's
 // name, then a column for each other member of the lines (report/table.h), and a row for each line, with the evaluation of its step

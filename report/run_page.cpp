@@ -137,22 +137,25 @@ ReportSection runs_section(const std::vector<RunFolder>& runs) {
     };
     const RunFolder& run = runs.front();
     if (!run.metrics.empty()) {
-      const JsonValue &first = run.metrics.front(), &now = run.metrics.back();
+      const JsonValue& now = run.metrics.back();
+      const auto first_text = [](const std::vector<JsonValue>& records, std::string_view key) {
+        for (const JsonValue& record : records)
+          if (const double loss = number(record, key); std::isfinite(loss))
+            return fmt::format("{:.4f} at step {}", loss, step_text(number(record, "step")));
+        return std::string();
+      };
       const double loss = number(now, "loss"), speed = number(now, "tokens_per_s"), mfu = number(now, "mfu");
       add("steps", last_step_of(run), step_text(last_step_of(run)),
           number(now, "tokens") >= 0
               ? fmt::format("{} tokens{}", count_text(number(now, "tokens")),
                             last_step_of(run) == logged_step(run) ? "" : fmt::format(" at step {}", step_text(logged_step(run))))
               : "");
-      add("training loss", loss, fmt::format("{:.4f}", loss),
-          fmt::format("{:.4f} at step {}", number(first, "loss"), step_text(number(first, "step"))));
+      add("training loss", loss, fmt::format("{:.4f}", loss), first_text(run.metrics, "loss"));
       const double valid = last(run.evals, "valid_loss");
       const double accuracy = last(run.evals, "valid_accuracy");  // of pairs, whose loss has no perplexity
       add("validation loss", valid, fmt::format("{:.4f}", valid),
           (std::isfinite(accuracy) ? fmt::format("accuracy {:.4f}", accuracy) : fmt::format("perplexity {:.2f}", std::exp(valid))) +
-              (run.evals.size() > 1 ? fmt::format("; {:.4f} at step {}", number(run.evals.front(), "valid_loss"),
-                                                  step_text(number(run.evals.front(), "step")))
-                                    : ""));
+              (run.evals.size() > 1 ? "; " + first_text(run.evals, "valid_loss") : ""));
       add("tokens/s", speed, rounded_text(speed),
           std::isfinite(mfu) ? fmt::format("{} MFU, last logged step", percent_text(mfu)) : "last logged step");
     }
@@ -410,10 +413,13 @@ Table runs_table(const std::vector<RunFolder>& runs) {
   const auto text = [](double value, auto written) { return std::isfinite(value) ? std::string(written(value)) : ""; };
   const auto digits = [](int n) { return [n](double value) { return fmt::format("{:.{}f}", value, n); }; };
   for (const RunFolder& run : runs) {
+    const std::vector<double> starts = start_times(run.run);
+    std::int64_t start = 0;
     double seconds = 0, before = 0;  // elapsed_s begins anew with each start
     for (const JsonValue& record : run.metrics) {
       const double now = number(record, "elapsed_s");
-      if (now < before) seconds += before;
+      const std::int64_t writer = start_of(record, starts);
+      if (std::exchange(start, writer) != writer || now < before) seconds += std::exchange(before, 0);
       if (std::isfinite(now)) before = now;
     }
     const JsonValue none{}, *best = &none;

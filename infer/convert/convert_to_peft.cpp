@@ -53,7 +53,7 @@ std::vector<std::string> names_of(const std::vector<AdaptedModule>& adapted, con
   return named == std::ssize(whole) ? ends : whole;
 }
 
-// adapter_config.json as PEFT writes it, keys in order.
+// Makes adapter_config.json as PEFT writes it, with its keys in order.
 JsonValue peft_config_json(const TrainConfig& config, const ModelConfig& model, const AdapterSpec& spec,
                            const std::optional<std::string>& base) {
   const std::vector<std::string> names = names_of(spec.modules, model);

@@ -251,10 +251,11 @@ std::vector<std::string> off_lines(const Comparison& c) {
 }
 
 std::vector<std::string> to_lines(const Comparison& c) {
-  std::vector<std::string> lines;
+  std::vector<std::string> lines, off = off_lines(c);
   if (c.predicted && !c.not_judged.empty()) {
-    lines.push_back(fmt::format("predicted beside measured: see comparison.json ({}; times are not judged)", c.not_judged));
-    return lines;
+    off.insert(off.begin(),
+               fmt::format("predicted beside measured: see comparison.json ({}; times are not judged)", c.not_judged));
+    return off;
   }
   if (c.predicted) {
     const std::string clock =
@@ -270,7 +271,7 @@ std::vector<std::string> to_lines(const Comparison& c) {
   if (c.spread)
     lines.push_back(
         fmt::format("  half of the steps took {} to {}", milliseconds(c.spread->low), milliseconds(c.spread->high)));
-  for (std::string& line : off_lines(c)) lines.push_back(std::move(line));
+  lines.insert(lines.end(), off.begin(), off.end());
   return lines;
 }
 

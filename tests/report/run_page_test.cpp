@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <sstream>
 #include <string>
+#include <tuple>
 
 #include "core/file_io.h"
 #include "tests/support/error_text.h"
@@ -131,6 +132,11 @@ TEST_F(RunPages, NumbersOfStartsStandInTheLastColumn) {
   EXPECT_TRUE(out.str().starts_with("run,step,time,elapsed_s,start")) << out.str();
   EXPECT_NE(out.str().find("run,1,901,1,1"), std::string::npos) << out.str();
   EXPECT_NE(out.str().find("run,2,1000,0,2"), std::string::npos) << out.str();
+  std::string lines;  // the second start is longer by its first line than the first one was
+  for (const auto& [step, time, elapsed] : {std::tuple(1, 910, 10), {2, 912, 12}, {3, 1013, 13}, {4, 1020, 20}})
+    lines += fmt::format("{{\"step\": {}, \"time\": {}, \"elapsed_s\": {}}}\n", step, time, elapsed);
+  write_file(folder + "/metrics.jsonl", lines);
+  EXPECT_EQ(runs_table({read_run_folder(folder)}).rows[0][3], "32.00 s");
   EXPECT_NE(error_of<DataError>([&] { read_run_folder(folder + "/none"); }).find("none: no such folder"), std::string::npos);
 }
 
@@ -156,6 +162,8 @@ TEST_F(RunPages, DrawRunsOverEachOtherAndShowWhatDiffersFirst) {
     starts += fmt::format(R"({}{{"time": 1, "layout": {{"tp": 1, "pp": 1, "dp": {}, "virtual_stages": 1, "zero": "zero1"}}}})",
                           starts.empty() ? "" : ", ", ranks);
   write_file(one + "/run.json", "{\"starts\": [" + starts + "]}");
+  write_file(root_ + "/one/eval.jsonl", "{\"step\": 0, \"valid_loss\": null}\n" + read_file(root_ + "/one/eval.jsonl"));
+  expect_parts(to_html(run_page({read_run_folder(one)})), {"perplexity 12.18; 4.0000 at step 0"});
   const ReportPage page = run_page({read_run_folder(one), read_run_folder(two)});
   EXPECT_NE(to_html(page).find("Times are not judged: the first step met its memory."), std::string::npos);
   ASSERT_EQ(loss_of(page).lines.size(), 4u);

@@ -26,6 +26,7 @@
 #include "tests/train/event_file.h"
 #include "tests/train/stored_runs.h"
 #include "train/launch/run_training.h"
+#include "train/run/resume.h"
 
 namespace trident::testing {
 namespace {
@@ -434,6 +435,12 @@ TEST_F(StoredRuns, AStepThatIsAddedAloneHasARate) {
   EXPECT_EQ(rate(on("6", "lr_schedule.min_lr=1e-4")), "  lr 1.00e-04");
 }
 
+TEST(SkippedCheckpoints, KeepTheRemedyOfStorageAlone) {
+  EXPECT_EQ(skipped_text("step-4", DataError("its table is cut off; copy it again")), "step-4 is skipped: its table is cut off");
+  EXPECT_EQ(skipped_text("step-4", StorageError("cannot be read; mount it again")),
+            "step-4 is skipped: cannot be read; mount it again");
+}
+
 // The losses that training began with are the run's, not the last start's.
 TEST_F(StoredRuns, ARunThatGoesOnEndsWithItsFirstLoss) {
   const auto result_of = [&](const std::string& said) {
@@ -442,14 +449,15 @@ TEST_F(StoredRuns, ARunThatGoesOnEndsWithItsFirstLoss) {
   };
   const std::string first = result_of(train(settings("run", {"run.steps=1"}))), second = train(settings("run", {"run.steps=3"}));
   EXPECT_EQ(result_of(second), first) << second;
-  const auto validation_of = [&](const std::string& steps) {
-    const std::string said = train(settings("evaluated", {"run.steps=" + steps, "eval.every=3", "eval.steps=1",
+  const auto validation_of = [&](const std::string& steps, const std::string& batches = "1") {
+    const std::string said = train(settings("evaluated", {"run.steps=" + steps, "eval.every=3", "eval.steps=" + batches,
                                                           "data.valid=" + (folder_ / "text")}));
     const std::size_t at = said.find("; validation loss ");
     return said.substr(at, said.find(" nats", at) - at);
   };
   const std::string at_first = validation_of("1");
   EXPECT_TRUE(validation_of("2").starts_with(at_first.substr(0, at_first.find(" -> ") + 4))) << at_first;
+  EXPECT_EQ(validation_of("3", "2").find(" -> "), std::string::npos) << "this start evaluates other tokens";
   std::filesystem::remove(folder_ / "run/metrics.jsonl");  // logs that were rotated
   EXPECT_NE(result_of(train(settings("run", {"run.steps=4"}))), first);
 }

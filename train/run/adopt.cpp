@@ -347,7 +347,7 @@ void check_resumed_data(const TrainConfig& config, const std::vector<DataFacts>&
     const auto path = [](const WeightedPath& source) { return source.path; };
     const bool is_same = std::ranges::equal(config.data.train, config_of(resume).config.data.train, {}, path, path);
     throw ConfigError(
-        fmt::format("data.train: {} the checkpoint {} was trained with: {}, and then {}; {}, list \"data.train\" in "
+        fmt::format("data.train: {} the checkpoint {} was trained with: now {}, then {}; {}, list \"data.train\" in "
                     "checkpoint.allow to go on with these, or {}",
                     is_same ? "the files are others by now than those" : "other data than", resume.folder, difference->a,
                     difference->b, is_same ? "put the earlier ones back" : "name those", kBeginAnew));

@@ -192,7 +192,7 @@ void RankLoop::open_run_folder(std::int64_t largest) {
   if (goes_on) {
     warn_of_gaps(files.earlier_steps());
     first_loss_ = first_logged_loss(plan_.config.run.dir);
-    summary_.first_valid = first_logged_evaluation(plan_.config.run.dir);
+    summary_.first_valid = first_logged_evaluation(plan_.config, config_of(*checkpoints_.resume()).config);
   }
   const bool is_over = updates() >= plan_.config.run.steps;
   if (updates() > 0)

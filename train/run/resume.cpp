@@ -176,7 +176,8 @@ Manifest open_found(const std::string& folder, std::string_view key, std::string
 
 std::string skipped_text(std::string_view name, const Error& fault) {
   const std::string_view why = fault.what();
-  return fmt::format("{} is skipped: {}", name, why.substr(0, why.rfind("; ")));
+  // Another checkpoint takes the place of a damaged one, and storage still has to be mended.
+  return fmt::format("{} is skipped: {}", name, fault.code() == ExitCode::kData ? why.substr(0, why.rfind("; ")) : why);
 }
 
 std::string checkpoint_folder_of(const TrainConfig& config) { return config.checkpoint.dir.value_or(config.run.dir + "/ckpt"); }

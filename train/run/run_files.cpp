@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <system_error>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -174,8 +175,14 @@ std::optional<double> first_logged_loss(const std::string& folder) {
   return loss->as_number();
 }
 
-std::optional<EvalMetrics> first_logged_evaluation(const std::string& folder) {
-  return eval_metrics_from(first_line_of(folder + "/eval.jsonl"));
+std::optional<EvalMetrics> first_logged_evaluation(const TrainConfig& now, const TrainConfig& then) {
+  const auto evaluated = [](const TrainConfig& c) {
+    const bool is_part = c.data.valid.empty();  // of the training data
+    return std::tuple(is_part ? c.data.train : c.data.valid, is_part ? c.data.split : std::nullopt, c.eval.steps, c.batch.global,
+                      c.batch.sequence);
+  };
+  if (evaluated(now) != evaluated(then)) return std::nullopt;
+  return eval_metrics_from(first_line_of(now.run.dir + "/eval.jsonl"));
 }
 
 void sync_run_files(const std::string& folder) {

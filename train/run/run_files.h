@@ -42,8 +42,9 @@ void write_run_end(const std::string& folder, const RunPlan& plan, std::int64_t 
 std::string bad_end(const std::string& folder);
 // The loss of step 1 in a run's metrics.jsonl; nothing where its first line is of another step, or none.
 std::optional<double> first_logged_loss(const std::string& folder);
-// The first evaluation in a run's eval.jsonl; nothing where its first line is none.
-std::optional<EvalMetrics> first_logged_evaluation(const std::string& folder);
+// The first evaluation in the eval.jsonl of `now`; nothing where its first line is none, or where `now` evaluates other tokens than
+// `then`, with which the log ends.
+std::optional<EvalMetrics> first_logged_evaluation(const TrainConfig& now, const TrainConfig& then);
 // The files that a run appends to are on the disk: what they say outlives the machine.
 void sync_run_files(const std::string& folder);
 

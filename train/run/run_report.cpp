@@ -89,7 +89,7 @@ std::string device_line(const RunPlan& plan, const std::string& device) {
                      plan.device_reason.empty() ? "" : "; " + plan.device_reason);
 }
 
-// `before`: nullptr where there is none.
+// `before` is nullptr where no earlier evaluation can be compared.
 std::string valid_text(const ValidLoss* before, const ValidLoss& last) {
   const ValidLoss& first = before == nullptr ? last : *before;
   const auto arrow = [&](double from, double to, int digits) {
@@ -103,8 +103,8 @@ std::string valid_text(const ValidLoss* before, const ValidLoss& last) {
               : "");
 }
 
-// From the run's first evaluation to this start's last one, with the step of that one where it is not the run's last; of all sets
-// together, or of the one called `name`.
+// It goes from the run's first evaluation to this start's last one, with the step of that one where it is not the run's last; it is
+// of all sets together, or of the one called `name`.
 std::string valid_text(const RunSummary& summary, const std::string& name = "") {
   const auto of = [&](const EvalMetrics& metrics) {
     if (name.empty()) return &metrics.valid;
