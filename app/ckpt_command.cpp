@@ -30,6 +30,7 @@
 #include "core/number_text.h"
 #include "core/printable.h"
 #include "core/random_token.h"
+#include "core/shell_word.h"
 #include "report/table.h"
 #include "train/config/stored_config.h"
 #include "train/run/run_manifest.h"
@@ -363,7 +364,9 @@ void ckpt_prune(const PruneRequest& given, const CommandContext& context) {
   std::ostream& out = context.out;
   for (const std::int64_t step : done.locked) out << fmt::format("{} stays: a reader has locked it\n", checkpoint_name(step));
   for (const CheckpointEntry& entry : list_checkpoints(request.folder, [](const CheckpointEntry&, const Manifest&) {}))
-    if (entry.parts.mark == kAsideMark) out << fmt::format("{} stays: it was set aside; rm -r removes it\n", entry.name);
+    if (entry.parts.mark == kAsideMark)
+      out << fmt::format("{} stays: it was set aside; to remove it: rm -r {}\n", entry.name,
+                         on_one_line(for_shell(request.folder + "/" + entry.name)));
   std::int64_t bytes = 0;
   for (const std::int64_t step : done.removed) {
     bytes += sizes[step];
@@ -386,7 +389,7 @@ void one_path(const Arguments& arguments, const CommandContext& context, CLI::Ap
   app.add_option(name, path, what)->required();
   const auto step_of = [&](const std::string& word, const std::string&) {
     const bool is_step = !word.empty() && std::ranges::all_of(word, [](char c) { return c >= '0' && c <= '9'; });
-    return is_step ? fmt::format("say {}/{} for step {}", path, word, word) : "";
+    return is_step ? fmt::format("say {} for step {}", for_shell((std::filesystem::path(path) / word).string()), word) : "";
   };
   if (!parse_flags(app, arguments, context, {.instead = step_of})) return;
   run(path, context);

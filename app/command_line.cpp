@@ -206,18 +206,18 @@ void refuse_extras(const CLI::App& app, const Arguments& arguments, const FlagTe
   refuse_all(faults);
 }
 
-// Where a flag has too few or too many words behind it, this says what it takes.
-std::string what_is_wrong(const CLI::App& app, const CLI::ParseError& error) {
-  const std::string what = one_line(error.what());
+// Says what a flag takes where it has too few or too many words behind it.
+[[noreturn]] void refuse_words(const CLI::App& app, const CLI::ParseError& error) {
+  const std::string what = one_line(error.what()), name = app.get_name(), flag = what.substr(0, what.find(':'));
   const bool is_count = dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr;
-  const std::string flag = what.substr(0, what.find(':'));
   const CLI::Option* const option = is_count ? app.get_option_no_throw(flag) : nullptr;
-  if (option == nullptr) return what;
+  if (option == nullptr) throw ConfigError(fmt::format("{0}: {1}; see {0} --help", name, what));
   const int most = option->get_items_expected_max();
-  if (most == 1 && what.find("At Most") != what.npos) return fmt::format("{}: is given more than once; give it once", flag);
-  return fmt::format("{}: takes {} behind it: {}", flag,
-                     counted(what.find("At Most") != what.npos ? most : option->get_items_expected_min(), "word"),
-                     option->get_description());
+  if (most == 1 && what.find("At Most") != what.npos)
+    throw ConfigError(fmt::format("{0}: {1}: is given more than once; give it once; see {0} --help", name, flag));
+  const int words = what.find("At Most") != what.npos ? most : option->get_items_expected_min();
+  throw ConfigError(fmt::format("{0}: {1}: takes {2} behind it: {3}; see {0} --help", name, flag, counted(words, "word"),
+                                option->get_description()));
 }
 
 // Another system's configuration is neither broken JSON to its user nor one of ours with unknown keys.
@@ -284,7 +284,7 @@ bool parse_flags(CLI::App& app, const Arguments& arguments, const CommandContext
     refuse_incomplete(app);
   } catch (const CLI::ParseError& error) {
     refuse_extras(app, arguments, texts);
-    throw ConfigError(fmt::format("{0}: {1}; see {0} --help", app.get_name(), what_is_wrong(app, error)));
+    refuse_words(app, error);
   }
   refuse_extras(app, arguments, texts);
   return true;

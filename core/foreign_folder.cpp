@@ -97,7 +97,7 @@ bool is_name_of_hub(const std::string& path) {
 }  // namespace
 
 std::string hint_beside(const std::string& path) {
-  const std::filesystem::path whole(path);
+  const std::filesystem::path whole(path.substr(0, path.find_last_not_of('/') + 1));
   const std::string above = whole.has_parent_path() ? whole.parent_path().string() : ".";
   std::vector<std::string> beside;
   try {
@@ -128,11 +128,11 @@ std::optional<std::string> what_stands_at(const std::string& given, WantedFolder
   if (is_there(path)) return std::nullopt;
   const std::string hint = hint_beside(path);
   if (wanted == WantedFolder::kCheckpoint) return "no such folder; check the path" + hint;
-  if (is_name_of_hub(path) && hint.empty())
+  if (is_name_of_hub(path))
     return fmt::format(
-        "no such folder (nothing is downloaded); check the path, or download a model of the hub first: hf download {} --local-dir "
-        "DIR",
-        path);
+        "no such folder (nothing is downloaded){}; check the path, or download a model of the hub first: hf download {} "
+        "--local-dir DIR",
+        hint, path);
   return "no such folder (nothing is downloaded); check the path" + hint;
 }
 

@@ -33,9 +33,10 @@ void refuse_foreign_bytes(std::span<const std::int32_t> ids, std::span<const std
   for (std::size_t i = 0; i < ends.size(); begin = ends[i++]) {
     const std::string_view token = tokenizer.token_text(ids[i]), bytes = text.substr(begin, ends[i] - begin);
     if (ends[i] == begin || bytes.ends_with(token) || !is_ascii(token) || !is_ascii(bytes)) continue;
-    throw DataError(fmt::format("{}: token {} ({}) of tokenizer {} stands for {} of the text, so that nothing says which tokens "
-                                "count; use a byte-level tokenizer without prefixes",
-                                where, ids[i], in_quotes(token), in_quotes(tokenizer.name()), in_quotes(bytes)));
+    throw UnfitLineError(
+        fmt::format("{}: token {} ({}) of tokenizer {} stands for {} of the text, so that nothing says which tokens count; use a "
+                    "byte-level tokenizer without prefixes",
+                    where, ids[i], in_quotes(token), in_quotes(tokenizer.name()), in_quotes(bytes)));
   }
 }
 
@@ -160,8 +161,9 @@ bool begins_as_texts_do(const std::vector<std::int32_t>& ids, const Tokenizer& t
 ConversationTokens encode_parsed(const Conversation& conversation, const std::string& where, const ChatOptions& options,
                                  const Tokenizer& tokenizer, Encoder& encoder) {
   if (!options.has_template)
-    throw DataError(fmt::format("{}: messages need a chat template, and tokenizer {} has none; give --template chatml, llama3 or "
-                                "FILE", where, in_quotes(tokenizer.name())));
+    throw UnfitLineError(
+        fmt::format("{}: messages need a chat template, and tokenizer {} has none; give --template chatml, llama3 or FILE", where,
+                    in_quotes(tokenizer.name())));
   const ChatTemplate& chat = options.source.for_tools(conversation.tools);
   const CountedChat counted = render_counted(chat, conversation, options.loss, options.source.variables, where);
   const std::vector<ByteRange> plain = message_texts(counted.rendered);

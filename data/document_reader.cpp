@@ -165,9 +165,9 @@ JsonLineText text_of_json_line(const RawDocument& line, const std::string& path,
     refuse(is_other ? fmt::format("{} is neither a string nor a list of token ids{}", in_quotes(json_key), reads)
                     : fmt::format("no key {}{}", in_quotes(json_key), reads));
   if (found->ids && !partial.empty())
-    throw DataError(fmt::format("{}:{}:1: {} takes ids out of the loss, and here every id counts; tokenize without padding, or "
-                                "prepare the texts by --chat",
-                                path, line.line, in_quotes(partial)));
+    throw UnfitLineError(fmt::format("{}:{}:1: {} takes ids out of the loss, and here every id counts; tokenize without padding, "
+                                     "or prepare the texts by --chat",
+                                     path, line.line, in_quotes(partial)));
   return std::move(*found);
 }
 

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/check.h"
 #include "data/input_file.h"
 #include "data/line_reader.h"
 
@@ -41,6 +42,12 @@ class DocumentReader {
   InputKind kind_;
   std::int64_t max_document_bytes_;
   std::optional<std::string> separator_;
+};
+
+// A line is well formed and does not fit the tokenizer or the flags. Then others hardly do, and leaving it out hides that.
+class UnfitLineError : public DataError {
+ public:
+  using DataError::DataError;
 };
 
 // Turns bad_alloc into an error that names the document.

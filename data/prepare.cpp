@@ -35,6 +35,7 @@ struct Batch {
   std::vector<std::int64_t> sizes;  // ids of each, or of each answer of a pair
   std::vector<std::uint8_t> counts; // of ids, of conversations
   std::vector<std::string> bad;     // why lines are no documents
+  bool unfit = false;               // whether one of them is only no document of this tokenizer and these flags
   std::size_t lines = 0;            // documents when they were read
   std::int64_t text_bytes = 0, lone_surrogates = 0;
   std::int64_t skipped = 0, endless = 0;  // conversations
@@ -75,8 +76,9 @@ void take_ids(const std::vector<std::int32_t>& ids, const RawDocument& line, con
               Batch& batch) {
   const auto other = std::ranges::find_if(ids, [&](std::int32_t id) { return id < 0 || id >= tokenizer.vocab_size(); });
   if (other != ids.end())
-    throw DataError(fmt::format("{}:{}:1: id {} is not among the tokenizer's {}; name the tokenizer of these ids by --tokenizer",
-                                input.path, line.line, *other, tokenizer.vocab_size()));
+    throw UnfitLineError(
+        fmt::format("{}:{}:1: id {} is not among the tokenizer's {}; name the tokenizer of these ids by --tokenizer", input.path,
+                    line.line, *other, tokenizer.vocab_size()));
   std::ranges::copy(ids, std::back_inserter(batch.ids));
   const std::vector<std::int32_t>& before = tokenizer.special_ids().before;
   batch.all_usual = batch.all_usual && std::ranges::mismatch(before, ids).in1 == before.end();
@@ -157,6 +159,7 @@ void encode(Batch& batch, Encoder& encoder, const InputFile& input, const Tokeni
         error.add_context(fmt::format("; if the file is one JSON array, write a line of each element: jq -c '.[]' {} > rows.jsonl",
                                       for_shell(input.path)));
       batch.bad.emplace_back(error.what());
+      batch.unfit = batch.unfit || dynamic_cast<const UnfitLineError*>(&error) != nullptr;
     }
   }
   batch.documents = {};
@@ -252,13 +255,17 @@ class Preparation {
     while (!in_flight_.empty()) write_oldest();
   }
 
+  static std::string first_bad_lines(const std::vector<std::string>& bad) {
+    const std::size_t shown = std::min(bad.size(), std::size_t{kShownBadLines});
+    return fmt::format("{}{}", fmt::join(std::span(bad).first(shown), "; also "),
+                       shown == bad.size() ? "" : fmt::format("; also {} more", bad.size() - shown));
+  }
+
   // Where all lines are bad they are of another kind, and the first says which.
   [[noreturn]] static void refuse_bad(const Batch& batch) {
     if (batch.bad.size() == batch.lines) throw DataError(batch.bad.front());
-    const std::size_t shown = std::min(batch.bad.size(), std::size_t{kShownBadLines});
-    throw DataError(fmt::format("{}{}; --skip-bad-lines leaves such lines out",
-                                fmt::join(std::span(batch.bad).first(shown), "; also "),
-                                shown == batch.bad.size() ? "" : fmt::format("; also {} more", batch.bad.size() - shown)));
+    if (batch.unfit) throw DataError(first_bad_lines(batch.bad));
+    throw DataError(fmt::format("{}; --skip-bad-lines leaves such lines out", first_bad_lines(batch.bad)));
   }
 
   void leave_out(const std::string& why) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "core/file_io.h"
+#include "core/foreign_folder.h"
 #include "tests/app/checkpoint_runs.h"
 
 namespace trident {
@@ -346,7 +347,15 @@ TEST_F(ForeignFolders, WhatAFolderIsInsteadIsSaidByEveryCommand) {
     expect_one_line(run_program({"eval", "--ckpt", path, "--ids", "1 2"}), 65, said);
   }
   expect_one_line(run_program(readers_of(place_ / "run")[0]), 65, {"--hf = ", "no such folder"});
-  expect_one_line(run_program(readers_of(place_ / "adaptr")[0]), 65, {"check the path; did you mean \"adapter\"?"});
+  for (const char* near : {"adaptr", "adaptr/"})
+    expect_one_line(run_program(readers_of(place_ / near)[0]), 65, {"check the path; did you mean \"adapter\"?"});
+  // A folder beside it hides no model of the hub.
+  create_folder(place_ / "gpt3");
+  const fs::path here = fs::current_path();
+  fs::current_path(place_ / "");
+  EXPECT_EQ(what_stands_at("gpt2"), "no such folder (nothing is downloaded); did you mean \"gpt3\"?; check the path, or download a "
+                                    "model of the hub first: hf download gpt2 --local-dir DIR");
+  fs::current_path(here);
   // No checkpoint is downloaded from anywhere.
   EXPECT_EQ(run_program({"ckpt", "ls", "Qwen/Qwen2-0.5B"}).err, "trident: Qwen/Qwen2-0.5B: no such folder; check the path\n");
   expect_one_line(run_program({"ckpt", "ls", place_ / "adaptr"}), 65,

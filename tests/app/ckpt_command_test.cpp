@@ -88,7 +88,9 @@ TEST_F(CkptCommand, ShowSaysWhatOneHolds) {
   expect_parts(seen.out, {"step-00000100\n", "  updates          100 of 100 batches, 0 skipped (0 in a row)\n", "3 tensors",
                           "  files            2, ", "  w      [6,10]  bf16  ", "  scale  []      bf16  "});
   for (const char* other : {"step-00000100", "step-100"}) EXPECT_EQ(run({"show", folder_ / other}).out, seen.out) << other;
-  expect_parts(run({"show", folder_.path(), "4"}).err, {"unknown argument \"4\"; say " + (folder_ / "4") + " for step 4"});
+  for (const std::string& given : {folder_.path(), folder_ / ""})
+    expect_parts(run({"show", given, "4"}).err, {"unknown argument \"4\"; say " + (folder_ / "4") + " for step 4"});
+  expect_parts(run({"show", "a b/ckpt", "3"}).err, {"; say 'a b/ckpt/3' for step 3"});
   for (const char* step : {"/400", "/nothing", "/step-00000300"}) EXPECT_EQ(run({"show", folder_.path() + step}).code, 65) << step;
   expect_parts(run({"show", folder_ / "400"}).err, {"there is no", "step-00000400"});
 }
@@ -203,7 +205,8 @@ TEST_F(CkptPrune, RemovesWhatARunWould) {
   for (const std::string& name : folder_.names()) EXPECT_EQ(name.find(".trash-"), std::string::npos) << name;
   write(650, DType::kF32, 0, test::some_value, ".aside-1");
   expect_parts(run({"prune", folder_.path(), "--keep-last=9"}).out,
-               {"step-00000650.aside-1 stays: it was set aside; rm -r removes it\n", ": 0 checkpoints removed, 0 bytes; 4 stay\n"});
+               {"step-00000650.aside-1 stays: it was set aside; to remove it: rm -r " + (folder_ / "step-00000650.aside-1\n"),
+                ": 0 checkpoints removed, 0 bytes; 4 stay\n"});
   expect_parts(run({"prune", folder_.path(), "--keep", "1"}).err, {"did you mean --keep-last or --keep-every?"});
 }
 

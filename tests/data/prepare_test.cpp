@@ -192,6 +192,10 @@ TEST_F(PrepareTest, BadLinesAreLeftOutAndCounted) {
   const std::string half = error_of<DataError>([&] { prepare({input("half.jsonl", many)}); });
   expect_parts(half, {"half.jsonl:1:1: not a JSON object", "half.jsonl:19:1: ", "; also 5 more; --skip-bad-lines"});
   EXPECT_EQ(half.find("half.jsonl:21:"), std::string::npos) << half;
+  // Ids of another tokenizer are no bad lines: without them the rest would be trained on, and is wrong, too.
+  const std::string ids = error_of<DataError>([&] { prepare({input("ids.jsonl", "{\"text\": [1]}\n{\"text\": [99999999]}\n")}); });
+  expect_parts(ids, {"ids.jsonl:2:1: id 99999999 is not among", "; name the tokenizer of these ids by --tokenizer"});
+  EXPECT_EQ(ids.find("--skip-bad-lines"), std::string::npos) << ids;
   // Where every line is bad, the first says why, and nothing is to be left out.
   const std::string all = error_of<DataError>([&] { prepare({input("all.jsonl", "{\"messages\": []}\n{\"messages\": []}\n")}); });
   EXPECT_EQ(all.find("; also"), std::string::npos) << all;

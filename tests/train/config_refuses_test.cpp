@@ -2,6 +2,7 @@
 #include "model/config/model_stats.h"
 #include "tests/support/error_text.h"
 #include "tests/train/config_support.h"
+#include "train/config/near_sizes.h"
 #include "train/config/option_check.h"
 #include "train/config/option_table.h"
 #include "train/config/option_values.h"
@@ -335,8 +336,11 @@ TEST(ConfigRefuses, Contradictions) {
   expect_refusal({"parallel.virtual_stages=2"}, {"parallel.virtual_stages = 2", "set parallel.schedule to \"interleaved\""});
   expect_refusal({"parallel.pipeline=2", "parallel.layers=[1,2,3]"}, {"parallel.layers = [1,2,3]: 3 counts", "need 2"});
   expect_refusal({"parallel.tensor=3", "parallel.sequence_parallel=true"},
-                 {"batch.sequence = 64: not divisible by parallel.tensor = 3", "; use 63 or 66 or set parallel.sequence_parallel"});
+                 {"batch.sequence = 64: not divisible by parallel.tensor = 3", "; use 63 or set parallel.sequence_parallel"});
   expect_refusal({"batch.micro=3"}, {"batch.global = 8: not divisible by batch.micro = 3; use 6 or 9, or batch.micro = 2"});
+  expect_refusal({"batch.micro=3", "parallel.data=8"}, {"batch.micro = 3; use 24, or batch.micro = 1"});
+  expect_refusal({"batch.micro=3", "parallel.data=3"}, {"batch.micro = 3; use 9"});
+  static_assert(largest_divisor(7, INT32_MAX) == 7 && largest_divisor(12, 5) == 4 && largest_divisor(INT32_MAX, 46341) == 1);
   expect_refusal({"lr_schedule.min_lr=1"}, {"lr_schedule.min_lr = 1: above optimizer.lr"});
   EXPECT_EQ(small_with({"run.steps=1e3"}).run.steps, 1000);
   expect_refusal({"run.steps=1e30"}, {"run.steps = ", "must be an integer"});

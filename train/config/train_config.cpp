@@ -9,8 +9,8 @@
 #include "core/counted.h"
 #include "core/file_io.h"
 #include "core/foreign_folder.h"
-#include "core/near_sizes.h"
 #include "core/nearest_name.h"
+#include "train/config/near_sizes.h"
 #include "train/config/option_check.h"
 #include "train/config/resolve_model.h"
 #include "train/config/resolve_tuning.h"
@@ -390,15 +390,16 @@ void validate(const TrainConfig& c) {
     contradict(fmt::format("parallel.layers = {}: {}, but parallel.pipeline x parallel.virtual_stages = {} x {} stages need {}",
                            value_text(write(*p.layers)), counted(std::ssize(*p.layers), "count"), p.pipeline, p.virtual_stages,
                            p.pipeline * p.virtual_stages));
+  // The model may have no positions for a longer one.
+  const std::int64_t divisible = std::max(p.tensor, c.batch.sequence / p.tensor * p.tensor);
   if (p.sequence_parallel && c.batch.sequence % p.tensor != 0)
     contradict(
         fmt::format("batch.sequence = {}: not divisible by parallel.tensor = {}, which parallel.sequence_parallel splits it over; "
                     "use {} or set parallel.sequence_parallel to false",
-                    c.batch.sequence, p.tensor, multiples_around(c.batch.sequence, p.tensor)));
+                    c.batch.sequence, p.tensor, divisible));
   if (c.batch.global % c.batch.micro != 0)
-    contradict(fmt::format("batch.global = {}: not divisible by batch.micro = {}; use {}, or batch.micro = {}", c.batch.global,
-                           c.batch.micro, multiples_around(c.batch.global, c.batch.micro),
-                           largest_divisor(c.batch.global, c.batch.micro)));
+    contradict(fmt::format("batch.global = {}: not divisible by batch.micro = {}; use {}", c.batch.global, c.batch.micro,
+                           batch_that_divides(c.batch.global, c.batch.micro, p.data.value_or(1))));
   if (c.log.prometheus && !c.log.prometheus->ends_with(".prom"))
     contradict(fmt::format("log.prometheus = {}: a file of that name is replaced; name one that ends in .prom",
                            in_quotes(*c.log.prometheus)));

@@ -11,13 +11,13 @@
 #include "core/at.h"
 #include "core/counted.h"
 #include "core/int_math.h"
-#include "core/near_sizes.h"
 #include "core/number_text.h"
 #include "model/config/model_stats.h"
 #include "model/config/rope_table.h"
 #include "pipeline/schedule/schedule_generators.h"
 #include "pipeline/schedule/step_program.h"
 #include "pipeline/schedule/step_program_check.h"
+#include "train/config/near_sizes.h"
 #include "train/config/resolve_tuning.h"
 #include "train/plan/step_flops.h"
 
@@ -45,13 +45,10 @@ ParallelDegrees degrees_of(const ParallelConfig& parallel, int world_size) {
 
 int micro_batches_of_a_rank(const BatchConfig& batch, int data) {
   const std::int64_t per_micro_batch = batch.micro * data;
-  if (batch.global % per_micro_batch != 0) {
-    const std::string smaller =
-        batch.global % data == 0 ? fmt::format(", or batch.micro = {}", largest_divisor(batch.global / data, batch.micro)) : "";
-    throw ConfigError(fmt::format("batch.global = {}: not divisible by batch.micro x parallel.data = {} x {} = {}; use {}{}",
-                                  batch.global, batch.micro, data, per_micro_batch, multiples_around(batch.global, per_micro_batch),
-                                  smaller));
-  }
+  if (batch.global % per_micro_batch != 0)
+    throw ConfigError(fmt::format("batch.global = {}: not divisible by batch.micro x parallel.data = {} x {} = {}; use {}",
+                                  batch.global, batch.micro, data, per_micro_batch,
+                                  batch_that_divides(batch.global, batch.micro, data)));
   return checked_cast<int>(batch.global / per_micro_batch);
 }
 
