@@ -295,7 +295,7 @@ class Exporter {
                                      "tokenizer, its files are not carried along", *lost));
     }
     if (tokenizer) copy_carried(*tokenizer, tokenizer_files(*tokenizer), to);
-    const std::optional<std::string> built_in = config_of(source_).config.data.tokenizer;
+    const std::optional<std::string> built_in = source_.hf == nullptr ? config_of(source_).config.data.tokenizer : std::nullopt;
     if (built_in && !tokenizer && from.size() == 1 && !is_there(*built_in))
       warnings.push_back(fmt::format("there are no tokenizer's files, because {0} is built in; with --hf give --tokenizer {0}",
                                      for_shell(*built_in)));
