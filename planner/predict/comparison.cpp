@@ -253,8 +253,8 @@ std::vector<std::string> off_lines(const Comparison& c) {
 std::vector<std::string> to_lines(const Comparison& c) {
   std::vector<std::string> lines, off = off_lines(c);
   if (c.predicted && !c.not_judged.empty()) {
-    off.insert(off.begin(),
-               fmt::format("predicted beside measured: see comparison.json ({}; times are not judged)", c.not_judged));
+    off.insert(off.begin(), fmt::format("predicted beside measured, by {}: see comparison.json ({}; times are not judged)",
+                                        c.predicted->profile, c.not_judged));
     return off;
   }
   if (c.predicted) {

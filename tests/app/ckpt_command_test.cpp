@@ -73,7 +73,8 @@ TEST_F(CkptCommand, LsNamesStepsAndTheirHealth) {
   const Outcome one = run({"ls", folder_ / "step-00000100"});
   EXPECT_EQ(one.code, 65);
   expect_parts(one.err, {"step-00000100: is one checkpoint", "ckpt show"});
-  const Outcome none = run({"ls", folder_ / "step-00000100/weights"});
+  create_folder(folder_ / "empty");
+  const Outcome none = run({"ls", folder_ / "empty"});
   EXPECT_EQ(none.code, 65);
   expect_parts(none.err, {"has no checkpoints", "checkpoint.dir"});
 }

@@ -75,7 +75,7 @@ TEST(Prediction, StandsBesideWhatWasMeasured) {
   const ProgramOutcome outcome = place.train(plus(kEight, {"run.hardware_profile=" + (place / "profile.json")}));
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   // Eight ranks are threads of this process: one of them says it, once. Whether they share cores is the machine's affair.
-  const std::string line = "predicted beside measured: see comparison.json (";
+  const std::string line = "predicted beside measured, by the profile profile.json of a processor: see comparison.json (";
   EXPECT_EQ(occurrences(outcome.out, line), 1u) << outcome.out;
   EXPECT_EQ(outcome.out.find("to the byte"), std::string::npos) << "the table is in the files\n" << outcome.out;
   EXPECT_NE(outcome.out.find("bytes sent over each axis and memory held: exactly as predicted"), std::string::npos) << outcome.out;
