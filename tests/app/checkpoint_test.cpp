@@ -81,7 +81,7 @@ TEST_F(Checkpoints, WhatMustNotChangeIsRefusedUnlessAllowed) {
                   {"run.seed = 5", "step-00000004", "was trained with 1234", "checkpoint.allow", "--set run.overwrite=true"});
   expect_one_line(train({"run.steps=6", "model.num_hidden_layers=2"}), 64,
                   {"model.num_hidden_layers = 2: ", "was trained with 4; ", "list \"model\" in checkpoint.allow"});
-  expect_one_line(train({"run.steps=6", "data.train=" + (place_ / "valid")}), 64, {"data.train", "was trained with "});
+  expect_one_line(train({"run.steps=6", "data.train=" + (place_ / "valid")}), 64, {"data.train", "was trained with: now "});
   expect_one_line(train({"run.steps=6", "optimizer.type=lion", "checkpoint.allow=optimizer"}), 64,
                   {"optimizer.type = \"lion\"", "step-00000004", "those of \"adamw\"", "model.init_from"});
   EXPECT_EQ(place_.files(), before);
@@ -113,7 +113,7 @@ TEST_F(Checkpoints, AMaskGoesOnAsItWas) {
   const std::vector<std::string> keys = plus(kComparedKeys, {"loss_tokens"});
   EXPECT_EQ(compared(place_.metrics(), keys), compared(place_.metrics("whole"), keys));
   write_dataset(place_ / "chat", documents, 50257);
-  expect_one_line(train({masked[0], "run.steps=5"}), 64, {"data.train", "was trained with ", "with a mask of targets"});
+  expect_one_line(train({masked[0], "run.steps=5"}), 64, {"data.train", "was trained with: now ", "with a mask of targets"});
 }
 
 // "auto" may have come to another tokenizer when the run began, and a run does not change its own.

@@ -377,8 +377,8 @@ TEST_F(PreferenceRuns, PacksOfPairsTrainAsTheirPairs) {
   const auto pack = [&](const char* name, const char* sequence) {
     return succeeded(run_program({"data", "pack", place_ / "pairs", "--sequence", sequence, "--output", place_ / name})).out;
   };
-  EXPECT_NE(pack("twos", "160").find("16 packs of at most 160 tokens, 2304 tokens of 32 pairs"), std::string::npos);
-  EXPECT_NE(pack("threes", "240").find("11 packs of at most 240 tokens, 2304 tokens of 32 pairs"), std::string::npos);
+  EXPECT_NE(pack("twos", "160").find("16 packs of at most 160 tokens, 2,304 tokens of 32 pairs"), std::string::npos);
+  EXPECT_NE(pack("threes", "240").find("11 packs of at most 240 tokens, 2,304 tokens of 32 pairs"), std::string::npos);
   EXPECT_NE(succeeded(run_program({"data", "inspect", place_ / "twos"})).out.find("64, in pairs"), std::string::npos);
   const std::vector<std::string> alone{"batch.global=32", "model.max_position_embeddings=240"};
   const auto packed = [&](const char* name) {
