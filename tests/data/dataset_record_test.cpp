@@ -227,7 +227,7 @@ TEST_F(RecordTest, TrainingComparesTokenizers) {
   expect_error<DataError>(
       [&] { check_records(std::vector{a}, &others_, "data.tokenizer", 50257); },
       {record_path(a) + ": was made by tokenizer \"ours\"", "the one in use is tokenizer \"others\"",
-       "put the one that made the data back, which ours no longer is, or"});
+       "name the one that made the data, --set data.tokenizer=ours, or"});
   const std::string known = put("known", NamedTokenizer("gpt2", "a")), bytes = put("bytes", *load_tokenizer("bytes", "T"));
   expect_error<DataError>([&] { check_records(std::vector{known}, &others_, "--tokenizer", 50257); },
                           {"put the one that made the data back, which gpt2 no longer is, or"});
