@@ -164,7 +164,7 @@ TEST(Console, PlainLines) {
   EXPECT_EQ(std::regex_replace(out.str(), time_of_day, "[] "),
             "[] step 20/200  loss 0.3000  grad norm 0.333  lr 3.00e-04  1,000,000 tokens/s  12.5 ms  mfu 50.0 %  10 % done  "
             "ETA 4:05\n"
-            "[] step 20/200  valid loss 3.0000  perplexity 20.09  1.5000 bits per byte\n"
+            "[] step 20/200  valid loss 3.0000  perplexity 20.09  1.5000 bits/byte\n"
             "[] step 20/200  valid loss 3.0000  perplexity 20.09\n"
             "  wiki  loss 2.0000  perplexity 7.39\n"
             "  books  loss 4.0000  perplexity 54.60\ndone\n");

@@ -83,7 +83,7 @@ std::vector<std::string> eval_lines(const EvalMetrics& m, std::int64_t total_ste
   const auto numbers = [](const ValidLoss& valid) {
     const std::string text = fmt::format("loss {:.4f}{}{}", valid.loss, beside_loss(valid.token_accuracy, valid.rewards),
                                          valid.rewards ? "" : fmt::format("  perplexity {:.2f}", valid.perplexity()));
-    return valid.bits_per_byte ? text + fmt::format("  {:.4f} bits per byte", *valid.bits_per_byte) : text;
+    return valid.bits_per_byte ? text + fmt::format("  {:.4f} bits/byte", *valid.bits_per_byte) : text;
   };
   std::vector<std::string> lines{fmt::format("step {}/{}  valid {}", m.step, total_steps, numbers(m.valid))};
   for (const auto& [name, valid] : m.sets) lines.push_back(fmt::format("  {}  {}", name, numbers(valid)));
