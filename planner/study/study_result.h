@@ -88,12 +88,12 @@ void take_comparison(const JsonValue& comparison, StudyRow& row);
 // behind it keep what they measured.
 void read_comparison(const std::string& path, StudyRow& row);
 
-// Fills efficiency and of_first. Rows are compared that differ in gpus alone; the reference has the fewest GPUs of those that can
-// be and fit. What does not fit has no efficiency: nobody can have it.
+// Fills efficiency and of_first. Rows are compared that differ in gpus alone; the reference has the fewest GPUs among rows that can
+// be and fit. A row that does not fit has no efficiency: nobody can have it.
 void compare_rows(StudyResult& result);
 
-// The fastest row of so many GPUs: of those that fit if any do, of those among them that are not tight if any are not. nullptr:
-// none can be.
+// Returns the fastest row with so many GPUs. Rows that fit go before others, and among them rows that are not tight. nullptr: none
+// can be.
 const StudyRow* fastest_of(const StudyResult& result, std::int64_t gpus);
 
 // The row that another is held against: the first arm's with the same values, or without arms the fastest of as many GPUs.
@@ -105,8 +105,8 @@ std::vector<std::string> held_fixed(const StudySpec& spec, std::string_view coun
 
 // Why rows differ by more than 5 %, a sentence for each line of rows that differ in gpus alone. Against reference_of(), where they
 // differ from it in one key: the part of the step that makes most of the difference, where it is largest; for gathers
-// and reductions the bytes and collectives behind it. Of growing numbers of GPUs: the part that grew most. The first sentences name
-// keys that change nothing of a row.
+// and reductions the bytes and collectives behind it. Where GPUs grow, a sentence names the part that grew most. The first
+// sentences name keys that change nothing of a row.
 std::vector<std::string> causes_of(const StudyResult& result);
 
 // "zero3, micro 2": what tells a row from others, without gpus.

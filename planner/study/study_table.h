@@ -19,12 +19,12 @@ std::string to_text(const StudyResult& result);
 
 // {"study", "config", "set": [...], "models": [...], "batches": [...], "hardware", "counted_as" ("GPU", or "rank" of processors:
 // what "gpus" are), "scaling", "held_fixed": [...], "rows": [{"arm", "settings": {key: value}, "gpus", "possible", ...}],
-//  "causes": [...]}. A row that cannot be has "reason", others: "replicas", "micro_batches", "tokens_per_step", "step_s", "parts_s"
-// {part: s}, "tokens_per_s", "tokens_per_s_per_gpu", "mfu" (null: no peak known), "bubble_over_ideal", "memory_bytes",
-// "optimizer_bytes", "memory_there_bytes" (null: not known), "fits", "bytes_sent" {axis: bytes of a GPU}, "gathers", "reductions"
-// (of a unit in a step), "efficiency" (null: nothing to compare with), "of_first"; of executed points "measured_s",
-// "measured_over_predicted", "measured_memory_bytes", and "worked_s" (of a rank, where other work had the cores); of those that
-// were not "not_run".
+//  "causes": [...]}. A row that cannot be has "reason", others: "replicas", "micro_batches", "parameters", "tokens_per_step",
+// "step_s", "parts_s" {part: s}, "tokens_per_s", "tokens_per_s_per_gpu", "mfu" (null: no peak known), "bubble_over_ideal",
+// "memory_bytes", "optimizer_bytes", "memory_there_bytes" (null: not known), "fits", "tight", "bytes_sent" {axis: bytes of a GPU},
+// "gathers", "reductions" (of a unit in a step), "efficiency" (null: nothing to compare with), "of_first"; of executed points
+// "measured_s", "measured_over_predicted", "measured_memory_bytes", and "worked_s" (of a rank, where other work had the cores);
+// points that were not executed have "not_run".
 JsonValue to_json(const StudyResult& result);
 
 // The same rows with the same names, nested ones joined by '_'; a first line of names; commas, RFC 4180.

@@ -61,34 +61,40 @@ struct Ratio {
   double measured_over_predicted;
 };
 
+// The rows of both files, each beside the case that is made of it.
+std::vector<std::pair<JsonValue, CaseRow>> published_rows() {
+  std::vector<std::pair<JsonValue, CaseRow>> all;
+  for (const char* name : {"/published_rows.json", "/other_rows.json"}) {
+    const std::string path = TRIDENT_TRUTH_DIR + std::string(name);
+    const JsonValue file = read_json_file(path, {.max_bytes = 1 << 24});
+    const JsonValue::Array& rows = file.is_array() ? file.items() : file.find("entries")->items();
+    const std::vector<CaseRow> cases = read_case_rows(path);
+    for (std::size_t i = 0; i < rows.size(); ++i) all.emplace_back(rows[i], cases.at(i));
+  }
+  return all;
+}
+
 const std::vector<Ratio>& ratios() {
   static const std::vector<Ratio> all = [] {
     std::vector<Ratio> list;
     const PublishedBook book = shipped_published_book();
-    for (const char* name : {"/published_rows.json", "/other_rows.json"}) {
-      const std::string path = TRIDENT_TRUTH_DIR + std::string(name);
-      const JsonValue file = read_json_file(path, {.max_bytes = 1 << 24});
-      const JsonValue::Array& rows = file.is_array() ? file.items() : file.find("entries")->items();
-      const std::vector<CaseRow> cases = read_case_rows(path);
-      for (std::size_t i = 0; i < rows.size(); ++i) {
-        const JsonValue& row = rows[i];
-        if (!is_judged(row) || !is_16_bit(row)) continue;
-        const std::optional<double> seconds = measured_seconds(row);
-        const GpuRates* gpu = find_profile(book.hardware, row.find("cluster")->find("gpu")->as_string());
-        if (!seconds || gpu == nullptr) continue;
-        const JsonValue &said = *row.find("stack"), &parallel = *row.find("parallel");
-        const std::string zero = to_json_text(*parallel.find("zero"));
-        const bool gathers = zero == "2" || zero == "3" || zero == R"("FSDP")";
-        if (gathers && (or_zero(parallel, "tp") > 1 || or_zero(parallel, "pp") > 1)) continue;  // one run, which is no band
-        // The first ZeRO 3 of DeepSpeed is priced with a network of its own, which plans of this program do not have.
-        if (said.find("framework")->as_string() == "deepspeed") continue;
-        const TrainingStack* stack =
-            find_stack(book.stacks, said.find("framework")->as_string(), static_cast<int>(or_zero(said, "year")));
-        const double predicted = or_zero(answer_case(cases.at(i), book), "step_time_s");
-        if (predicted > 0 && stack != nullptr)
-          list.push_back({gpu->file, stack->frameworks.front(), gathers, std::llround(or_zero(*row.find("cluster"), "gpus")),
-                          *seconds / predicted});
-      }
+    for (const auto& [row, made] : published_rows()) {
+      if (!is_judged(row) || !is_16_bit(row)) continue;
+      const std::optional<double> seconds = measured_seconds(row);
+      const GpuRates* gpu = find_profile(book.hardware, row.find("cluster")->find("gpu")->as_string());
+      if (!seconds || gpu == nullptr) continue;
+      const JsonValue &said = *row.find("stack"), &parallel = *row.find("parallel");
+      const std::string zero = to_json_text(*parallel.find("zero"));
+      const bool gathers = zero == "2" || zero == "3" || zero == R"("FSDP")";
+      if (gathers && (or_zero(parallel, "tp") > 1 || or_zero(parallel, "pp") > 1)) continue;  // one run, which is no band
+      // The first ZeRO 3 of DeepSpeed is priced with a network of its own, which plans of this program do not have.
+      if (said.find("framework")->as_string() == "deepspeed") continue;
+      const TrainingStack* stack =
+          find_stack(book.stacks, said.find("framework")->as_string(), static_cast<int>(or_zero(said, "year")));
+      const double predicted = or_zero(answer_case(made, book), "step_time_s");
+      if (predicted > 0 && stack != nullptr)
+        list.push_back({gpu->file, stack->frameworks.front(), gathers, std::llround(or_zero(*row.find("cluster"), "gpus")),
+                        *seconds / predicted});
     }
     return list;
   }();
@@ -193,22 +199,16 @@ TEST(ErrorBands, ARunThatNoPublishedOneResemblesHasNone) {
 TEST(ErrorBands, TensorsAreOffAsPublishedPeaksAre) {
   const PublishedBook book = shipped_published_book();
   std::map<std::string, std::array<std::vector<double>, 2>> peaks;  // measured over predicted, in 2^30 and 10^9 bytes
-  for (const char* name : {"/published_rows.json", "/other_rows.json"}) {
-    const std::string path = TRIDENT_TRUTH_DIR + std::string(name);
-    const JsonValue file = read_json_file(path, {.max_bytes = 1 << 24});
-    const JsonValue::Array& rows = file.is_array() ? file.items() : file.find("entries")->items();
-    const std::vector<CaseRow> cases = read_case_rows(path);
-    for (std::size_t i = 0; i < rows.size(); ++i) {
-      const JsonValue& measured = *rows[i].find("measured");
-      const double gib = or_zero(measured, "memory_gib_peak"), either = or_zero(measured, "memory_gb_peak");
-      if (gib + either == 0) continue;
-      const double predicted = or_zero(answer_case(cases.at(i), book), "peak_allocated_bytes");
-      if (predicted == 0) continue;
-      const std::string& source = rows[i].find("source")->as_string();
-      auto& [binary, decimal] = peaks[source.substr(0, source.find(','))];
-      binary.push_back((gib + either) * (1 << 30) / predicted);
-      if (gib == 0) decimal.push_back(either * 1e9 / predicted);
-    }
+  for (const auto& [row, made] : published_rows()) {
+    const JsonValue& measured = *row.find("measured");
+    const double gib = or_zero(measured, "memory_gib_peak"), either = or_zero(measured, "memory_gb_peak");
+    if (gib + either == 0) continue;
+    const double predicted = or_zero(answer_case(made, book), "peak_allocated_bytes");
+    if (predicted == 0) continue;
+    const std::string& source = row.find("source")->as_string();
+    auto& [binary, decimal] = peaks[source.substr(0, source.find(','))];
+    binary.push_back((gib + either) * (1 << 30) / predicted);
+    if (gib == 0) decimal.push_back(either * 1e9 / predicted);
   }
   std::vector<double> all;
   const auto off = [](const std::vector<double>& list) {
