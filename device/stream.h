@@ -49,8 +49,8 @@ class Stream {
   virtual void wait_host(std::uint64_t ticket) = 0;
   // How long the host has waited for this stream's work, since it was made.
   virtual double waited_seconds() const = 0;
-  // How long the host was held by operations that were handed to this stream, waiting included, since it was made; nothing where
-  // they run beside the host.
+  // How long the host was held by operations with peers that were handed to this stream, waiting included, since it was made;
+  // nothing where they run beside the host.
   virtual std::optional<double> held_seconds() const { return std::nullopt; }
 };
 

@@ -114,7 +114,7 @@ void CpuStream::enqueue(PendingOperation& operation) {
     throw;
   }
   end_range(now);
-  held_ += monotonic_seconds() - start;
+  if (operation.has_peers()) held_ += monotonic_seconds() - start;
   if (progress_.log() != nullptr) log_done(now);
 }
 

@@ -30,6 +30,8 @@ class PendingOperation {
   virtual bool poll() = 0;
   // For the watchdog: "all_reduce #17 over tp of rank 3: waiting for ranks 1, 2".
   virtual std::string describe() const = 0;
+  // A group of one moves bytes and holds nobody.
+  virtual bool has_peers() const { return true; }
 };
 
 class CpuStream;

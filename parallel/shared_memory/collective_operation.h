@@ -64,6 +64,7 @@ class CollectiveOperation final : public CommunicatorOperation {
   // Issues it as operation `number` in messages to users.
   void issue_as(std::uint64_t number);
   bool poll() override;
+  bool has_peers() const override { return group_->size() > 1; }
   std::string describe() const override;
 
  private:

@@ -76,6 +76,7 @@ class WireCollective final : public CommunicatorOperation {
   // Issues it as operation `number` in messages to users.
   void issue_as(std::uint64_t number);
   bool poll() override;
+  bool has_peers() const override { return group_->size() > 1; }
   std::string describe() const override;
 
  private:

@@ -338,14 +338,11 @@ TEST(Comparison, CausesOfRealSteps) {
         if (program[i].is_compute()) computes += t.end - t.start;
         if (program[i].kind == InstructionKind::kGradNorm) norm += t.end - t.start;
       }
-      if (has_tensor)
-        EXPECT_GT(causes.tensor, 0);
-      else
-        EXPECT_LT(causes.tensor, 0.05 * computes) << "groups of one cost a call, and the norm's own are not counted";
+      EXPECT_EQ(causes.tensor > 0, has_tensor) << causes.tensor << " s: groups of one hold nobody, and the norm's own do not count";
       EXPECT_LE(causes.tensor, computes);
       EXPECT_GT(causes.reduced, 0);
       EXPECT_LE(causes.reduced_waited, causes.reduced);
-      EXPECT_LE(causes.reduced, norm + 1e-5);
+      EXPECT_LE(causes.reduced, norm);
     };
     testing::run_layout(testing::tiny_llama_config(), {std::string("parallel=") + layout}, options);
   }
