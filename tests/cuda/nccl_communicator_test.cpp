@@ -117,14 +117,14 @@ TEST_F(NcclFailure, AnErrorThatTheLibraryReportsLater) {
 
 TEST_F(NcclFailure, AnOperationThatNeverEnds) {
   DeviceRanks setup = two();
-  setup.options.nccl.timeout_seconds = 0.3;
+  setup.options.nccl.timeout_seconds = kMissingSeconds;
   const Failures failures = run(setup, [](RankContext& c) {
     all_reduce_once(c);
     if (c.world.rank() == 0) simulated::hang_nccl_on(0);
     all_reduce_once(c);
   });
   EXPECT_THAT(failures.error,
-              MatchesRegex("rank [01] waited 0\\.3[0-9]* s for all_reduce #2 over world: all have called it, and NCCL is not done "
+              MatchesRegex("rank [01] waited [0-9.]+ s for all_reduce #2 over world: all have called it, and NCCL is not done "
                            "among ranks 0, 1"));
 }
 
@@ -165,7 +165,7 @@ TEST_F(NcclFailure, AFirstOperationThatNeverEnds) {
   setup.options.nccl.timeout_seconds = 0.2;
   simulated::hang_nccl_on(1);
   EXPECT_THAT(run(setup, all_reduce_once).error,
-              MatchesRegex("rank [01] waited 0\\.2 s for the first operation of NCCL over world among ranks 0, 1"));
+              MatchesRegex("rank [01] waited [0-9.]+ s for the first operation of NCCL over world among ranks 0, 1"));
 }
 
 // A failure on one communicator ends what hangs on the others of the rank before anything is freed: freeing waits for the GPU.
@@ -252,7 +252,7 @@ TEST_F(NcclFailure, AFailedCallEndsAllCommunicatorsOfTheRank) {
 
 TEST_F(NcclFailure, ChecksCanBeSwitchedOff) {
   DeviceRanks setup = two();
-  setup.options.nccl.timeout_seconds = 0.3;
+  setup.options.nccl.timeout_seconds = kMissingSeconds;
   const Failures failures = run(setup, [](RankContext& c) {
     c.world.set_checks(CollectiveChecks::kOff);
     all_reduce_once(c);

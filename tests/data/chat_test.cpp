@@ -2,11 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
 #include <filesystem>
 #include <sstream>
 
+#include "core/clock.h"
 #include "core/file_io.h"
 #include "core/fnv1a.h"
 #include "core/json_reader.h"
@@ -267,13 +267,12 @@ TEST(ChatTemplates, HostileTemplatesEndSoon) {
         "[1, 2] | map(attribute=x) | list", "d[x]", "d.get(x)", "x in d", "[x] | string", "x | tojson"})
     charged.push_back(fmt::format("{}{}{{% set y = {} %}}{{% endfor %}}", long_text, doubling, work));
   const auto ends_soon = [](const std::string& source, std::string_view expected) {
-    const auto begin = std::chrono::steady_clock::now();
+    const double begin = thread_cpu_seconds();  // other work on the machine is none of the template's
     const std::string refusal = template_refusal(source);
     const std::string end = source.substr(source.size() - std::min(source.size(), std::size_t{60}));
     EXPECT_TRUE(contains(refusal, expected) && contains(refusal, "chat.jinja:1:"))
         << source.substr(0, 80) << " ... " << end << ": " << refusal;
-    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-    EXPECT_LT(seconds, 10.0) << source.substr(0, 80);  // one second without sanitizers and company, for this and the check above
+    EXPECT_LT(thread_cpu_seconds() - begin, 30) << source.substr(0, 80);  // a second without sanitizers, with the check above
   };
   for (const std::string& source : hostile) ends_soon(source, "");
   for (const std::string& source : charged) ends_soon(source, "more than 10^6 steps");

@@ -91,7 +91,7 @@ TEST_F(PrefetchTest, BringsTheSamplesOfAStepAndNotTheFile) {
       if (!pages.holds(sample * kSampleBytes, kSampleBytes + 2)) return false;
     return true;
   };
-  for (int i = 0; i < 1000 && !there(); ++i)
+  for (int i = 0; i < 6000 && !there(); ++i)
     std::this_thread::sleep_for(std::chrono::milliseconds(10));  // the disk works on its own
   EXPECT_TRUE(there());
   EXPECT_FALSE(pages.holds(16 * kSampleBytes, kSampleBytes));  // rank 0's

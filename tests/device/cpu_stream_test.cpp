@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <thread>
@@ -59,10 +60,11 @@ TEST(Doorbell, WaitEndsAfterItsTime) {
   bell.wait(bell.count(), -1.0);
 }
 
-// Two threads hand a number back and forth; a lost wake-up would take 30 s each.
+// Two threads hand a number back and forth; a lost wake-up takes 30 s.
 TEST(Doorbell, TwoThreadsRingEachOther) {
   constexpr int kRounds = 2000;
   Doorbell bells[2];
+  double longest[2] = {};
   int turn_data = 0;
   std::atomic<int> turn{0};
   const auto player = [&](int me) {
@@ -70,19 +72,20 @@ TEST(Doorbell, TwoThreadsRingEachOther) {
       while (true) {
         const std::uint32_t seen = bells[me].count();
         if (turn.load(std::memory_order_acquire) == me) break;
+        const double start = monotonic_seconds();
         bells[me].wait(seen, 30.0);
+        longest[me] = std::max(longest[me], monotonic_seconds() - start);
       }
       ++turn_data;
       turn.store(1 - me, std::memory_order_release);
       bells[1 - me].ring();
     }
   };
-  const double start = monotonic_seconds();
   std::thread other(player, 1);
   player(0);
   other.join();
   EXPECT_EQ(turn_data, 2 * kRounds);
-  EXPECT_LT(monotonic_seconds() - start, 25.0);
+  for (const double seconds : longest) EXPECT_LT(seconds, 25.0);
 }
 
 TEST(CpuStream, OperationsCompleteInOrder) {

@@ -107,7 +107,7 @@ TEST(LifelineCrew, AFailureReachesEverybodyButTheOneThatFailed) {
   EXPECT_FALSE(crew.lifelines[1]->wait_for_verdict(0));
   EXPECT_TRUE(crew.lifelines[2]->report_failure("no more data", 65));
   for (std::size_t r = 0; r < 4; ++r) {
-    const auto verdict = crew.lifelines[r]->wait_for_verdict(10);
+    const auto verdict = crew.lifelines[r]->wait_for_verdict(60);
     ASSERT_TRUE(verdict) << r;
     EXPECT_EQ(verdict->exit_code, 65);
     EXPECT_EQ(verdict->line, crew.printed.at(0));
@@ -144,7 +144,7 @@ TEST(LifelineCrew, RanksThatDoNotCallAreNamed) {
 
 // A rank dies while others still connect: they learn it from connect().
 TEST(LifelineCrew, AVerdictDuringConnectEndsIt) {
-  Crew crew(4, [](LifelineOptions& options) { options.connect_seconds = 10; });
+  Crew crew(4, [](LifelineOptions& options) { options.connect_seconds = 60; });
   const LifelineContacts contacts = crew.listeners();
   std::string hub_error;
   std::thread hub([&] { hub_error = error_of<PeerFailure>([&] { crew.lifelines[0]->connect(contacts); }); });
@@ -167,7 +167,7 @@ std::unique_ptr<LifelineChannel> prove_to_be(int rank, const LifelineContact& co
   auto channel = std::make_unique<LifelineChannel>(call_at(contact.endpoints[0]));
   LifelineHello mine{random_nonce(), rank, 1, {}};
   channel->send(mine);
-  for (const double give_up = monotonic_seconds() + 5; channel->open() && monotonic_seconds() < give_up;) {
+  for (const double give_up = monotonic_seconds() + 60; channel->open() && monotonic_seconds() < give_up;) {
     channel->receive();
     const auto message = channel->next();
     if (!message) continue;
@@ -241,7 +241,7 @@ TEST(LifelineCrew, AProofCannotBeSaidAgain) {
     else
       channel.send(LifelineProof{heard});
     if (call == 0) continue;
-    for (const double give_up = monotonic_seconds() + 5; channel.open() && monotonic_seconds() < give_up;) channel.receive();
+    for (const double give_up = monotonic_seconds() + 60; channel.open() && monotonic_seconds() < give_up;) channel.receive();
     EXPECT_FALSE(channel.open());
   }
   EXPECT_TRUE(crew.printed.empty());
@@ -271,7 +271,7 @@ TEST(LifelineCrew, WordsRightBehindTheProofAreHeard) {
   std::array<char, 4096> words;
   const ssize_t size = read(reader.get(), words.data(), words.size());
   ASSERT_EQ(send(channel.fd(), words.data(), static_cast<std::size_t>(size), MSG_NOSIGNAL), size);
-  const auto verdict = crew.lifelines[0]->wait_for_verdict(20);
+  const auto verdict = crew.lifelines[0]->wait_for_verdict(60);
   ASSERT_TRUE(verdict);
   EXPECT_TRUE(contains(verdict->line, "failed: at once")) << verdict->line;
   EXPECT_EQ(verdict->exit_code, 75);
@@ -282,7 +282,7 @@ TEST(LifelineCrew, MeetsOnItsNodeWithoutAPort) {
   for (const LifelineEndpoint& endpoint : parse_lifeline_contact(crew.contacts()[0]).endpoints) EXPECT_EQ(endpoint.port, 0);
   EXPECT_EQ(crew.connect(), std::vector<std::string>(4, "no error"));
   EXPECT_TRUE(crew.lifelines[3]->report_failure("no more data", 65));
-  EXPECT_TRUE(crew.lifelines[1]->wait_for_verdict(10));
+  EXPECT_TRUE(crew.lifelines[1]->wait_for_verdict(60));
 }
 
 // They are for threads that have handlers in mind.

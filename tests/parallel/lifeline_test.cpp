@@ -163,13 +163,20 @@ TEST(Lifeline, ARankThatLeavesWithoutAWordIsNamed) {
 
 // Ranks that are told of a failure from elsewhere first, and leave in a hurry, do not hide its cause.
 TEST(Lifeline, ConsequencesDoNotHideTheCause) {
-  LifelineJob job(4, [](ForkedRank& self) {
-    if (self.rank == 1) return self.lifeline.report_failure("out of ideas") ? 76 : 99;
-    if (self.rank == 2) return 76;  // its world failed before its lifeline said so
+  std::array<int, 2> world{};
+  ASSERT_EQ(pipe(world.data()), 0);
+  LifelineJob job(4, [&](ForkedRank& self) {
+    char word = 0;
+    if (self.rank == 1) {
+      EXPECT_EQ(write(world[1], &word, 1), 1);
+      return self.lifeline.report_failure("out of ideas") ? 76 : 99;
+    }
+    if (self.rank == 2) return read(world[0], &word, 1) == 1 ? 76 : 99;  // its world failed before its lifeline said so
     return train_until_woken(self, 1);
   });
   expect_all_end(job.wait(), {});
   EXPECT_PRED2(starts_with, the_line(job, 2), who(job, 1) + " failed: out of ideas; in starting; rank");
+  for (const int end : world) close(end);
 }
 
 TEST(Lifeline, RanksLeaveInAnyOrderAfterGoodbye) {

@@ -39,7 +39,7 @@ TEST(NodeFailure, AnErrorOfTheWireEndsTheNode) {
 }
 
 TEST(NodeFailure, TheWatchdogNamesWhoIsMissing) {
-  const Failures apart = run_failing({equal_nodes(4, 1)}, 0.3, [&](NodeRank& self) {
+  const Failures apart = run_failing({equal_nodes(4, 1)}, kMissingSeconds, [&](NodeRank& self) {
     std::vector<float> x(8);
     const auto dp = self.communicator->split(backwards(*self.communicator), "dp");  // group order 3, 2, 1, 0
     if (self.communicator->rank() == 1 || self.communicator->rank() == 2) return;
@@ -48,13 +48,13 @@ TEST(NodeFailure, TheWatchdogNamesWhoIsMissing) {
   EXPECT_TRUE(contains(apart.error, "s in all_reduce #1 over dp: ranks 2, 1 have not arrived")) << apart.error;
 
   // Whoever gives up first says what it awaits, and for whom.
-  const Failures nodes = run_failing({{0, 0, 1, 1}}, 0.3, [&](NodeRank& self) {
+  const Failures nodes = run_failing({{0, 0, 1, 1}}, kMissingSeconds, [&](NodeRank& self) {
     if (self.communicator->rank() == 3) return;
     std::vector<float> x(8);
     self.communicator->all_reduce(self.compute, floats(x), ReduceOp::kSum);
   });
   const auto said = [&](int rank, const char* awaited) {
-    return nodes.error.find(fmt::format("rank {} waited 0.3", rank)) == 0 &&
+    return nodes.error.starts_with(fmt::format("rank {} waited ", rank)) &&
            nodes.error.ends_with(std::string("s in all_reduce #1 over world: ") + awaited);
   };
   EXPECT_TRUE(said(0, "rank 2 has not arrived (on behalf of a node)") || said(1, "rank 0 has not arrived (awaiting other nodes)") ||
@@ -87,7 +87,7 @@ TEST(NodeFailure, TheWatchdogSeesQueueStreamsAndMessages) {
 std::string error_beside_a_rank_that_looks_once(const MessageOptions& options) {
   std::vector<float> x(2 * 20000), y(2 * 40000);
   NodeLayout layout{{0, 1}, options};
-  layout.timeout_seconds = 0.3;
+  layout.timeout_seconds = kMissingSeconds;
   NodeCluster cluster(layout);
   try {
     run_on_nodes(cluster, [&](NodeRank& self) {

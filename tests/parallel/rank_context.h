@@ -51,6 +51,9 @@ template <class RunRanks> Failures failures_of(std::size_t ranks, RunRanks run_r
   return failures;
 }
 
+// The limit of a watchdog that is to find who is missing: a rank that a busy machine holds up is late.
+constexpr double kMissingSeconds = 6;
+
 // A part of a group for split(): the ranks of which `color` says what it says of this one, in order, or the other way round.
 enum class Order : std::uint8_t { kForward, kBackward };
 template <class Color> std::vector<int> ranks_of_color(const Communicator& group, Color color, Order order = Order::kForward) {

@@ -31,7 +31,7 @@ done
 grep -q 'going on: step' going.html || fail "a run that goes on is not said to"
 "$trident" report two --watch --output watched.html >watched.txt &
 watch=$!
-for ((i = 0; i < 100; ++i)); do [[ ! -s watched.html ]] || break; sleep 0.1; done
+for ((i = 0; i < 600; ++i)); do [[ ! -s watched.html ]] || break; sleep 0.1; done
 grep -q 'http-equiv="refresh"' watched.html || fail "the page of a run that goes on does not load itself again"
 kill -9 "$run"
 wait "$run" 2>/dev/null || true

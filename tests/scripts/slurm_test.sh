@@ -15,7 +15,7 @@ printf '%s%s\n' "${0##*/}" "$(printf '|%s' "$@")" >>"$FAKE_LOG"
 if [[ $FAKE_STATUS == wait ]]; then
   trap 'echo signalled >>"$FAKE_LOG"; exit 75' USR1
   : >"$FAKE_LOG.ready"
-  for ((i = 0; i < 500; ++i)); do sleep 0.02; done
+  for ((i = 0; i < 3000; ++i)); do sleep 0.02; done
   FAKE_STATUS=99
 fi
 exit "$FAKE_STATUS"
@@ -104,7 +104,7 @@ for launcher in srun mpirun; do
   env PATH="$place/bin:$PATH" FAKE_LOG="$log" FAKE_STATUS=wait FAKE_EVERY=100 LAUNCHER=$launcher SLURM_SUBMIT_DIR="$place" SLURM_JOB_ID=17 SLURM_NTASKS=2 \
     TRIDENT=./trident "$script" c.json >"$place/out" 2>&1 &
   job=$!
-  for ((i = 0; i < 1000; ++i)); do [[ ! -e $log.ready ]] || break; sleep 0.02; done
+  for ((i = 0; i < 3000; ++i)); do [[ ! -e $log.ready ]] || break; sleep 0.02; done
   kill -USR1 $job
   status=0
   wait $job || status=$?

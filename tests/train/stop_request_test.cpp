@@ -46,11 +46,11 @@ void nap() { std::this_thread::sleep_for(std::chrono::milliseconds(1)); }
 void send(int signal) {
   kill(getpid(), signal);
   sigset_t waiting;
-  for (int i = 0; i < 5000 && sigpending(&waiting) == 0 && sigismember(&waiting, signal) != 0; ++i) nap();
+  for (int i = 0; i < 60'000 && sigpending(&waiting) == 0 && sigismember(&waiting, signal) != 0; ++i) nap();
 }
 
 int first_pending(const StopRequest& request) {
-  for (int i = 0; i < 5000 && request.pending() == 0; ++i) nap();
+  for (int i = 0; i < 60'000 && request.pending() == 0; ++i) nap();
   return request.pending();
 }
 
@@ -86,7 +86,7 @@ TEST(StopRequest, ASecondOneOfAnyKindEndsTheProcess) {
                   send(first);
                   if (first_pending(request) != first) return;
                   send(second);
-                  for (int i = 0; i < 5000; ++i) nap();
+                  for (int i = 0; i < 60'000; ++i) nap();
                 }),
                 second)
           << first;
@@ -111,7 +111,7 @@ TEST(StopRequest, WhatIsSentTwiceAtOnceIsOneRequest) {
               if (first_pending(request) != SIGTERM) return;
               std::this_thread::sleep_for(std::chrono::milliseconds(300));
               send(SIGINT);
-              for (int i = 0; i < 5000; ++i) nap();
+              for (int i = 0; i < 60'000; ++i) nap();
             }),
             SIGINT);
 }

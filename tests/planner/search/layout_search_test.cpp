@@ -262,14 +262,16 @@ TEST(LayoutSearch, RefusesWhatCannotBe) {
   EXPECT_NE(batch.find("batch not divisible"), std::string::npos) << batch;
 }
 
-// SC21's largest model (Narayanan et al. 2021) on its 3,072 GPUs: two cores have ten seconds, 20 of CPU time.
+// SC21's largest model (Narayanan et al. 2021) on its 3,072 GPUs: bounds leave one layout in twenty to be timed. A processor
+// that is five times slower than that of configs/cpu/cpu.json, which takes 11 s, has the time.
 TEST(LayoutSearch, ATrillionParametersOn3072Gpus) {
   const SearchRequest request = request_of(config_of(gpt2_json(128, 25600, 160), 3072, 2048), "a100_sxm_hdr", 3072);
   const double before = cpu_seconds();
   const SearchResult result = search_layouts(request);
   const double seconds = cpu_seconds() - before;
-  EXPECT_LE(seconds, 20 * TRIDENT_SLOWER);
+  EXPECT_LE(seconds, 60 * TRIDENT_SLOWER);
   EXPECT_GT(result.layouts, 40000u);
+  EXPECT_LE(result.timed, 2200u);
   EXPECT_EQ(result.best.size(), 10u);
   RecordProperty("cpu_seconds", std::to_string(seconds));
 }
