@@ -98,7 +98,10 @@ class MeteredDevice final : public Device {
   double waited_seconds() const override { return device_.waited_seconds(); }
   void log_operations(OperationLog* log) override { device_.log_operations(log); }
   // Work is measured operation by operation.
-  void run_capturable(FunctionRef<void()> work) override { meter_.measures() ? work() : device_.run_capturable(work); }
+  void run_capturable(FunctionRef<void()> work) override {
+    if (meter_.measures()) return work();
+    device_.run_capturable(work);
+  }
   Ranges* ranges() override { return device_.ranges(); }
 
  private:
