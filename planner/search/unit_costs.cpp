@@ -88,9 +88,8 @@ class TinyStep {
  public:
   TinyStep(const RunPlan& plan, Ops* oracle) : plan_(plan) {
     for (int stage = 0; stage < kStages; ++stage) {
-      StepRecorder recorder(Interning::kOn);
-      dry_.push_back(dry_run(plan, plan.grid.rank({.pipeline = stage}), oracle, DryWork::kStep, &recorder));
-      records_.push_back(recorder.finish());
+      const int rank = plan.grid.rank({.pipeline = stage});
+      records_.push_back(record_step(plan, rank, oracle, DryWork::kStep, Interning::kOn, &dry_.emplace_back()));
     }
   }
   PassRecord find(int stage, Kind kind, int unit, int micro_batch) const {
