@@ -149,7 +149,7 @@ const StorePasses& LayoutCosts::stores(const SearchLayout& layout, bool on_use) 
 
 // ---- memory --------------------------------------------------------------------------------------------------------------------
 
-LayoutMemoryInputs LayoutCosts::memory_inputs(const SearchLayout& layout) {
+LayoutMemory LayoutCosts::memory_inputs(const SearchLayout& layout) {
   const int m = micro_batches(layout);
   const TrainConfig& config = units_.config();
   const BatchConfig batch{.micro = layout.micro, .sequence = config.batch.sequence / layout.context};
@@ -199,21 +199,21 @@ ArenaMemory LayoutCosts::memory_of_samples(const SearchLayout& layout, int rank)
   return sample_memory_.try_emplace(key, arena).first->second;
 }
 
-ArenaMemory LayoutCosts::memory_of_rank(const SearchLayout& layout, const LayoutMemoryInputs& in, int rank) {
-  ArenaMemory memory = arena_memory(in, at(stages(layout).of_rank, rank), rank);
+ArenaMemory LayoutCosts::memory_of_rank(const SearchLayout& layout, const LayoutMemory& in, int rank) {
+  ArenaMemory memory = in.of(at(stages(layout).of_rank, rank), rank);
   if (samples_) memory.add(memory_of_samples(layout, rank));
   return memory;
 }
 
 std::vector<ArenaMemory> LayoutCosts::memory(const SearchLayout& layout) {
-  const LayoutMemoryInputs in = memory_inputs(layout);
+  const LayoutMemory in = memory_inputs(layout);
   std::vector<ArenaMemory> ranks;
   for (int rank = 0; rank < layout.pipeline; ++rank) ranks.push_back(memory_of_rank(layout, in, rank));
   return ranks;
 }
 
 LayoutCosts::Worst LayoutCosts::worst_memory(const SearchLayout& layout) {
-  const LayoutMemoryInputs in = memory_inputs(layout);
+  const LayoutMemory in = memory_inputs(layout);
   const std::vector<RankUnits>& units = stages(layout).of_rank;
   const bool caches_differ = samples_ && !units_.model().sliding_layers.empty();
   Worst worst;
@@ -283,7 +283,7 @@ RecordedStep LayoutCosts::step(const SearchLayout& layout, int micro_batches, Bu
   spec.data_parallel = layout.data * layout.context;
   spec.tied = units_.model().tie_embeddings;
   spec.overlap = units_.config().parallel.overlap;
-  const LayoutMemoryInputs memory = memory_inputs(layout);
+  const LayoutMemory memory = memory_inputs(layout);
   for (int unit = 0; unit < units_.num_units(); ++unit) {
     const UnitKind kind = unit == 0 ? UnitKind::kEmbedding : unit + 1 == units_.num_units() ? UnitKind::kHead : UnitKind::kBlock;
     spec.unit_bytes.push_back(memory.unit_bytes[kind]);

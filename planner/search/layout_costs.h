@@ -72,8 +72,8 @@ class LayoutCosts {
   RecordedStep step(const SearchLayout& layout, int micro_batches, BuildPrograms build);
   const Stages& stages(const SearchLayout& layout);
   StoreKey store_key(const SearchLayout& layout, bool on_use) const;
-  LayoutMemoryInputs memory_inputs(const SearchLayout& layout);
-  ArenaMemory memory_of_rank(const SearchLayout& layout, const LayoutMemoryInputs& in, int rank);
+  LayoutMemory memory_inputs(const SearchLayout& layout);
+  ArenaMemory memory_of_rank(const SearchLayout& layout, const LayoutMemory& in, int rank);
   ArenaMemory memory_of_samples(const SearchLayout& layout, int rank);
 
   const WorkPrices& prices_;

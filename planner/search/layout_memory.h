@@ -27,8 +27,10 @@ using RankUnits = std::vector<ChunkUnits>;  // by chunk
 // By pipeline rank. partition_balanced's stages.
 std::vector<RankUnits> units_by_rank(const UnitsOfStage& stages, int pipeline, int head_unit);
 
-// Everything that memory depends on beside the rank's units.
-struct LayoutMemoryInputs {
+struct LayoutMemory {
+  // Returns that of the pipeline rank `rank`, which has these units.
+  ArenaMemory of(const RankUnits& units, int rank) const;
+
   const UnitPasses& passes;
   ByUnitKind<UnitBytes> unit_bytes;
   const StoreMemory &resident, &on_use;  // the same where the policy never gathers on use
@@ -39,8 +41,9 @@ struct LayoutMemoryInputs {
   bool may_gather = false;  // zero3, over more than one rank
   bool one_stage = true;    // nothing is sent along the pipeline
   std::int64_t batch = 0;   // bytes of the buffers of micro-batches
-};
 
-ArenaMemory arena_memory(const LayoutMemoryInputs& in, const RankUnits& units, int rank);
+ private:
+  std::int64_t most_of_two(const RankUnits& units, const RankFacts& facts, std::int64_t UnitBytes::*bytes) const;
+};
 
 }  // namespace trident
