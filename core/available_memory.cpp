@@ -7,8 +7,6 @@
 #include <fstream>
 #include <limits>
 #include <optional>
-#include <sstream>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -100,23 +98,10 @@ AvailableMemory available_memory(const std::string& root) {
 }
 
 std::optional<ResidentMemory> resident_memory(const std::string& path) {
-  std::ifstream file(path);
-  ResidentMemory memory;
-  int found = 0;
-  for (std::string line; std::getline(file, line);) {
-    std::istringstream words(line);
-    std::string name, unit;
-    std::int64_t kilobytes = 0;
-    if (!(words >> name >> kilobytes >> unit) || unit != "kB") continue;
-    for (const auto& [key, bytes] :
-         {std::pair(std::string_view("RssAnon:"), &memory.own), std::pair(std::string_view("RssShmem:"), &memory.shared),
-          std::pair(std::string_view("RssFile:"), &memory.files)}) {
-      if (name != key) continue;
-      *bytes = 1024 * kilobytes;
-      ++found;
-    }
-  }
-  return found == 3 ? std::optional(memory) : std::nullopt;
+  const std::optional<std::int64_t> own = number_behind(path, "RssAnon:"), shared = number_behind(path, "RssShmem:"),
+                                    files = number_behind(path, "RssFile:");
+  if (!own || !shared || !files) return std::nullopt;
+  return ResidentMemory{.own = 1024 * *own, .shared = 1024 * *shared, .files = 1024 * *files};
 }
 
 std::optional<std::int64_t> resident_memory_bytes() {

@@ -155,9 +155,7 @@ void Stage::book_regions(const ModelConfig& model, ArenaPlan& arena_plan) {
     for (const Chunk& chunk : chunks_) {
       for (const UnitPart& part : chunk.units) largest.offer(part.memory.largest_of(region), part.unit);
     }
-    const bool recomputed = region == Region::kRecomputed || region == Region::kRecomputedForW;
-    const MemoryUse use = recomputed ? MemoryUse::kActivations : MemoryUse::kWorkspace;
-    region_slots_[r] = arena_plan.book(std::string(to_string(region)) + largest.text(model), use, region_bytes_[r]);
+    region_slots_[r] = arena_plan.book(std::string(to_string(region)) + largest.text(model), use_of_shared(r), region_bytes_[r]);
   }
 }
 
@@ -360,7 +358,8 @@ void Stage::copy(TensorView out, ConstTensorView in) const {
 }
 
 void Stage::run(FunctionRef<void()> calls) const {
-  geometry_.tensor_degree == 1 ? context_.device().run_capturable(calls) : calls();
+  if (geometry_.tensor_degree == 1) return context_.device().run_capturable(calls);
+  calls();
 }
 
 // ---- computing ------------------------------------------------------------------------------------------------------------------
@@ -412,7 +411,8 @@ void Stage::backward(const Instruction& instruction) {
       const RangeScope again(context_.device().ranges(), kRecomputeRange);
       part.layer->recompute(p, x);
     }
-    split ? part.layer->backward_input(p, x, d) : part.layer->backward(p, x, d);
+    if (split) part.layer->backward_input(p, x, d);
+    else part.layer->backward(p, x, d);
   });
 }
 

@@ -241,22 +241,17 @@ class Supervisor {
   }
 
  private:
-  // When a command and what it left were killed first, and after how many seconds it is said that they live on.
-  struct Killing {
-    std::optional<double> since;
-    double said_next = kHeldSeconds;
-  };
-
   // Until the command has ended, and all that it started.
   int run_once(const std::vector<std::string>& command, EndOfStart& watched) {
     SupervisedProcess process(command, signals_);
     std::optional<int> code;
     bool overdue = false;
     double left_since = 0;
-    Killing killing;
+    std::optional<double> killed_at;  // the command and what it left, first
+    double said_next = kHeldSeconds;  // after so many seconds it is said that they live on
     const auto kill_all = [&] {
       process.kill_all();
-      if (!killing.since) killing.since = monotonic_seconds();
+      if (!killed_at) killed_at = monotonic_seconds();
     };
     for (;;) {
       if (!code) {
@@ -271,7 +266,10 @@ class Supervisor {
         kill_all();
       }
       if (code && (overdue || stop_signals_ > 1 || monotonic_seconds() - left_since > kLeftSeconds)) kill_all();
-      say_held(process, killing);
+      if (const double seconds = killed_at ? monotonic_seconds() - *killed_at : 0; seconds >= said_next) {
+        said_next = seconds + kHeldAgainSeconds;
+        say_held(process, seconds);
+      }
       const std::optional<int> signal = signals_.wait(code ? kOften : kLook);
       if (!signal || *signal == SIGCHLD) continue;
       if (*signal == SIGHUP && stop_signals_ > 0) continue;
@@ -287,10 +285,7 @@ class Supervisor {
   }
 
   // Nobody ends a process that the system holds, and a start beside it might write where it does.
-  void say_held(const SupervisedProcess& process, Killing& killing) const {
-    const double seconds = killing.since ? monotonic_seconds() - *killing.since : 0;
-    if (seconds < killing.said_next) return;
-    killing.said_next = seconds + kHeldAgainSeconds;
+  void say_held(const SupervisedProcess& process, double seconds) const {
     logger_.warning(
         "trident supervise: {:.0f} s after they were killed, processes that {} started have not ended: pid {}; what follows waits "
         "for that; see what holds them (ps -o pid,state,wchan: D is a disk that hangs), or kill -9 {}, which ends this without it",

@@ -70,7 +70,8 @@ CudaDevice::~CudaDevice() = default;
 Ops& CudaDevice::ops() { return *ops_; }
 
 void CudaDevice::run_capturable(FunctionRef<void()> work) {
-  options_.graphs ? ops_->graphs().run_capturable(compute_stream_, work) : work();
+  if (options_.graphs) return ops_->graphs().run_capturable(compute_stream_, work);
+  work();
 }
 
 void CudaDevice::run_announced() { ops_->run_announced(compute_stream_); }

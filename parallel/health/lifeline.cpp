@@ -35,7 +35,7 @@ Lifeline::~Lifeline() {
     thread_->wait_for_the_last();
     return;
   }
-  thread_->post(LifelineThread::Fail{LifelineTrouble::kLeft, "", exit_status(ExitCode::kCommunication)});
+  thread_->fail(LifelineTrouble::kLeft, "", exit_status(ExitCode::kCommunication));
   wait_for_verdict(kAnswerSeconds);
 }
 
@@ -52,7 +52,7 @@ void Lifeline::connect(const LifelineContacts& contacts) {
     LifelineHello peer;
     const LifelineCall call{thread_->hello(), listener, options.size, deadline - monotonic_seconds()};
     LifelineChannel channel = dial_lifeline(parse_lifeline_contact(listener == 0 ? contacts.hub : contacts.deputy), call, peer);
-    thread_->post(LifelineThread::Adopt{peer, std::move(channel)});
+    thread_->connected(peer, std::move(channel));
     connected_ = true;
   }
   const std::set<int> missing = thread_->wait_for_calls(deadline - monotonic_seconds());
@@ -70,14 +70,14 @@ StatusBoard& Lifeline::board() { return thread_ ? thread_->board() : board_; }
 
 bool Lifeline::report_failure(std::string_view reason, int exit_code) {
   if (!thread_ || !connected_) return false;
-  thread_->post(LifelineThread::Fail{LifelineTrouble::kFailed, std::string(reason), exit_code});
+  thread_->fail(LifelineTrouble::kFailed, std::string(reason), exit_code);
   return wait_for_verdict(kAnswerSeconds).has_value();
 }
 
 void Lifeline::goodbye(int exit_code) {
   if (!thread_) return;
   said_goodbye_ = true;
-  thread_->post(LifelineThread::SayGoodbye{exit_code});
+  thread_->say_goodbye(exit_code);
   thread_->wait_for_goodbye(kAnswerSeconds);
 }
 

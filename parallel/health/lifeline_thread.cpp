@@ -77,11 +77,11 @@ void LifelineThread::open_door() {
 }
 
 LifelineThread::~LifelineThread() {
-  post(End());
+  post(nullptr);
   thread_.join();
 }
 
-void LifelineThread::post(Order order) {
+void LifelineThread::post(std::function<void()> order) {
   {
     const std::lock_guard lock(mutex_);
     orders_.push_back(std::move(order));
@@ -290,39 +290,46 @@ LifelineHeartbeat LifelineThread::heartbeat(bool is_answer) {
 
 // Duties
 
+void LifelineThread::connected(const LifelineHello& peer, LifelineChannel channel) {
+  post([this, peer, mine = std::make_shared<LifelineChannel>(std::move(channel))] {
+    adopt(peer, std::move(*mine));
+    say(peer.rank, heartbeat(false));
+    serve(peer.rank);
+  });
+}
+
+void LifelineThread::fail(LifelineTrouble trouble, const std::string& reason, int exit_code) {
+  post([=, this] {
+    failed_self_ = true;
+    judge_.fail_self(trouble, reason, exit_code);
+    LifelineFailure message;
+    message.exit_code = exit_code;
+    message.is_departure = trouble == LifelineTrouble::kLeft ? 1 : 0;
+    set_field(message.text, reason);
+    if (!exit_at_) say_to_all(message);
+  });
+}
+
+void LifelineThread::say_goodbye(int exit_code) {
+  post([=, this] {
+    say_to_all(LifelineGoodbye());
+    judge_.finish_self(exit_code);
+    const std::lock_guard lock(mutex_);
+    goodbye_said_ = true;
+    changed_.notify_all();
+  });
+}
+
 void LifelineThread::obey_orders() {
-  std::vector<Order> orders;
+  std::vector<std::function<void()>> orders;
   {
     const std::lock_guard lock(mutex_);
     orders.swap(orders_);
   }
-  for (Order& order : orders) {
-    std::visit(Overloaded{
-                   [&](Adopt& call) {
-                     adopt(call.peer, std::move(call.channel));
-                     say(call.peer.rank, heartbeat(false));
-                     serve(call.peer.rank);
-                   },
-                   [&](Fail& fail) {
-                     failed_self_ = true;
-                     judge_.fail_self(fail.trouble, fail.reason, fail.exit_code);
-                     LifelineFailure message;
-                     message.exit_code = fail.exit_code;
-                     message.is_departure = fail.trouble == LifelineTrouble::kLeft ? 1 : 0;
-                     set_field(message.text, fail.reason);
-                     if (!exit_at_) say_to_all(message);
-                   },
-                   [&](SayGoodbye& goodbye) {
-                     say_to_all(LifelineGoodbye());
-                     judge_.finish_self(goodbye.exit_code);
-                     const std::lock_guard lock(mutex_);
-                     goodbye_said_ = true;
-                     changed_.notify_all();
-                   },
-                   // Whoever spoke for many is there until the slowest of them has concluded.
-                   [&](End&) { end_at_ = claim_ ? *exit_at_ : clock_ + kLingerSeconds; },
-               },
-               order);
+  for (const std::function<void()>& order : orders) {
+    if (order != nullptr) order();
+    // Whoever spoke for many is there until the slowest of them has concluded.
+    else end_at_ = claim_ ? *exit_at_ : clock_ + kLingerSeconds;
   }
 }
 
@@ -429,7 +436,7 @@ bool LifelineThread::wait_for_end(double seconds) noexcept {
   const double deadline = monotonic_seconds() + seconds;
   const auto is_asked = [&] {
     const std::lock_guard lock(mutex_);
-    return std::any_of(orders_.begin(), orders_.end(), [](const Order& order) { return std::holds_alternative<End>(order); });
+    return std::ranges::any_of(orders_, [](const auto& order) { return order == nullptr; });
   };
   while (!end_at_ && !is_asked()) {
     if (monotonic_seconds() >= deadline) return false;

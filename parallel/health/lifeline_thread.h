@@ -1,14 +1,15 @@
-// The thread of a Lifeline: one loop over its connections. What other threads want of it goes through post().
+// The thread of a Lifeline: one loop over its connections. It does what other threads want of it in the order in which they ask.
 #pragma once
 
 #include <condition_variable>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <set>
+#include <string>
 #include <thread>
-#include <variant>
 #include <vector>
 
 #include "parallel/health/lifeline.h"
@@ -24,21 +25,10 @@ class LifelineThread {
   explicit LifelineThread(const LifelineOptions& options);
   ~LifelineThread();
 
-  struct Adopt {  // a connection that this rank made
-    LifelineHello peer;
-    LifelineChannel channel;
-  };
-  struct Fail {
-    LifelineTrouble trouble = LifelineTrouble::kFailed;
-    std::string reason;
-    int exit_code = exit_status(ExitCode::kCommunication);
-  };
-  struct SayGoodbye {
-    int exit_code = 0;
-  };
-  struct End {};
-  using Order = std::variant<Adopt, Fail, SayGoodbye, End>;
-  void post(Order order);
+  // A connection that this rank made.
+  void connected(const LifelineHello& peer, LifelineChannel channel);
+  void fail(LifelineTrouble trouble, const std::string& reason, int exit_code);
+  void say_goodbye(int exit_code);
 
   const LifelineOptions& options() const { return options_; }
   StatusBoard& board() { return board_; }
@@ -62,6 +52,7 @@ class LifelineThread {
     LifelineChannel channel;
     bool awaits_room = false;  // epoll reports when there is room to send
   };
+  void post(std::function<void()> order);  // an empty one ends the thread
   void run();
   void watch();
   void give_up(const char* why) noexcept;
@@ -94,7 +85,7 @@ class LifelineThread {
   // Shared with other threads.
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::vector<Order> orders_;
+  std::vector<std::function<void()>> orders_;
   std::set<int> awaited_;  // ranks that have not called yet
   SipHashKey job_{};
   std::string refusal_;

@@ -3,25 +3,14 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
-#include <type_traits>
 #include <utility>
-#include <variant>
 
 #include "device/operations.h"
 #include "device/ops.h"
+#include "train/plan/step_recorder.h"
 
 namespace trident {
 namespace {
-
-template <class Operation>
-auto shape_of(const Operation& operation) {
-  std::variant<std::monostate, MatmulShape, AttentionShape> shape;
-  if constexpr (std::is_same_v<Operation, op::Matmul>) shape = operation.shape();
-  if constexpr (std::is_same_v<Operation, op::Fused>) shape = op::Matmul{operation.call.product}.shape();
-  if constexpr (std::is_same_v<Operation, op::AttentionForward> || std::is_same_v<Operation, op::AttentionBackward>)
-    shape = operation.shape;
-  return shape;
-}
 
 class MeteredOps final : public Ops {
  public:
@@ -35,18 +24,10 @@ class MeteredOps final : public Ops {
   std::int64_t cached_attention_workspace(const AttentionShape& shape) override { return ops_.cached_attention_workspace(shape); }
   bool attends_by_rows() const override { return ops_.attends_by_rows(); }
   bool try_fused(Stream& stream, const FusedMatmul& fused) override {
-    const op::Fused operation{fused};
-    return measure(stream, operation, [&] { return ops_.try_fused(stream, fused); });
+    return measure(stream, op::Fused{fused}, [&] { return ops_.try_fused(stream, fused); });
   }
   void run(Stream& stream, OperationRef operation) override {
-    std::visit(
-        [&](const auto* o) {
-          measure(stream, *o, [&] {
-            ops_.run(stream, operation);
-            return true;
-          });
-        },
-        operation);
+    measure(stream, operation, [&] { return ops_.run(stream, operation), true; });
   }
 
  private:
@@ -54,15 +35,12 @@ class MeteredOps final : public Ops {
   template <class Operation, class Call>
   bool measure(Stream& stream, const Operation& operation, Call call) {
     if (!meter_.measures()) return call();
-    double bytes = 0, flops = 0;
-    operation.fields([&](const Field& field) { bytes += static_cast<double>(field.bytes_moved()); });
-    if constexpr (requires { operation.flops(); }) flops = operation.flops();
+    const RecordedOperation one = recorded(operation);
     stream.synchronize();
     const double start = clock_();
     if (!call()) return false;
     stream.synchronize();
-    const OperationName name = op::name_of(operation);
-    meter_.add({name.kind, name.name, 1, clock_() - start, flops, bytes, shape_of(operation)});
+    meter_.add({one.kind, one.name, 1, clock_() - start, one.flops, one.bytes, one.shape});
     return true;
   }
 
@@ -98,7 +76,10 @@ class MeteredDevice final : public Device {
   double waited_seconds() const override { return device_.waited_seconds(); }
   void log_operations(OperationLog* log) override { device_.log_operations(log); }
   // Work is measured operation by operation.
-  void run_capturable(FunctionRef<void()> work) override { meter_.measures() ? work() : device_.run_capturable(work); }
+  void run_capturable(FunctionRef<void()> work) override {
+    if (meter_.measures()) return work();
+    device_.run_capturable(work);
+  }
   Ranges* ranges() override { return device_.ranges(); }
 
  private:

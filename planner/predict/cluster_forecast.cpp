@@ -317,10 +317,10 @@ ClusterForecast plan_on(const PlanHardware& hardware, const TrainConfig& config,
     forecast_on_gpus(hardware, it);
   else
     forecast_on_processors(*hardware.processors, it);
-  const OutsideBytes outside{.context = hardware.context_bytes, .communicator = hardware.communicator_bytes};
   for (std::size_t stage = 0; stage < it.forecast.stages.size(); ++stage)
     it.memory.push_back(rank_memory(it.forecast.stages[stage], it.forecast.step.records[stage], static_cast<int>(stage),
-                                    hardware.on_gpus() ? Certainty::kMost : Certainty::kExact, outside));
+                                    hardware.on_gpus() ? Certainty::kMost : Certainty::kExact, hardware.context_bytes,
+                                    hardware.communicator_bytes));
   it.fullest = static_cast<std::size_t>(
       std::max_element(it.memory.begin(), it.memory.end(), [](const auto& a, const auto& b) { return a.total() < b.total(); }) -
       it.memory.begin());

@@ -139,21 +139,21 @@ std::optional<double> worked_beside_others(const StepTimes& times) {
 Comparison compare(const std::optional<PredictedStep>& step, const std::string& why_not, const PredictedMemory& memory,
                    const MeasuredRun& run) {
   Comparison out;
-  out.steps = run.steps;
+  out.steps = run.timed_steps;
   out.ranks = run.ranks;
   out.ranks_at_once = run.ranks_at_once;
   out.predicted = step;
   out.why_not = why_not;
   out.memory_predicted = memory;
-  out.memory_measured = {run.arena, run.resident};
+  out.memory_measured = {run.granted_bytes, run.resident_bytes};
   out.first_step_alone = run.first_step_alone;
   out.by_processor = run.on_host && run.ranks_at_once < run.ranks;
   out.has_pipeline = run.stages > 1;
   if (run.ranks > 1)
-    out.bubble_predicted = step ? step->bubble_over_ideal : run.bubble_of_flops, out.bubble_measured = run.bubble_over_ideal;
+    out.bubble_predicted = step ? step->bubble_over_ideal : run.bubble_of_flops, out.bubble_measured = run.replayed_bubble;
   if (!step) return out;
-  if (!out.by_processor && run.steps > 1)
-    out.spread = run.spread;
+  if (!out.by_processor && run.timed_steps > 1)
+    out.spread = run.step_spread;
   if (out.by_processor) {
     out.parts = parts_of_processors(*step, run.times, static_cast<double>(run.ranks) / run.ranks_at_once);
   } else if (run.on_host) {
@@ -176,8 +176,9 @@ Comparison compare(const std::optional<PredictedStep>& step, const std::string& 
   else if (out.worked)
     out.not_judged = fmt::format("other work had the cores: a rank worked {} of a step of {}", milliseconds(*out.worked),
                                  milliseconds(out.step_measured));
-  else if (run.steps < kFewestJudged)
-    out.not_judged = fmt::format("the mean is of {}, fewer than {:g}", counted(std::llround(run.steps), "step"), kFewestJudged);
+  else if (run.timed_steps < kFewestJudged)
+    out.not_judged =
+        fmt::format("the mean is of {}, fewer than {:g}", counted(std::llround(run.timed_steps), "step"), kFewestJudged);
   else if (out.step_measured < kShortestJudged)
     out.not_judged = fmt::format("a step took less than {:.0f} ms", 1e3 * kShortestJudged);
   return out;

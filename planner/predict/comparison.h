@@ -21,6 +21,7 @@
 #include "planner/price/step_price.h"
 #include "report/table.h"
 #include "train/log/step_times.h"
+#include "train/run/run_report.h"
 
 namespace trident {
 
@@ -46,20 +47,14 @@ struct PredictedMemory {
   std::optional<std::int64_t> resident;  // of rank 0's process; nothing: not predicted
 };
 
-struct MeasuredRun {
-  StepTimes times;   // mean of a step and a rank
-  double steps = 0;  // of which it is the mean
-  NumberRange spread;             // of those, seconds of the clock on the wall
-  bool first_step_alone = false;  // there was no other: memory is met for the first time, and threads are woken
+// Knows beside its summary where the run computed.
+struct MeasuredRun : RunSummary {
   bool one_machine = false;       // all nodes are, each of which takes its cores for its own
   bool profile_of_another = false;  // processor than the run's
   int ranks = 1, stages = 1;
   double ranks_at_once = 1;  // that have cores, or a GPU, to themselves
   bool on_host = true;           // what instructions take is in their times; on GPUs these are of their issue
-  double bubble_over_ideal = 0;  // replayed
   double bubble_of_flops = 0;    // if FLOPs alone took time: predicted where no step is
-  std::int64_t arena = 0;
-  std::optional<std::int64_t> resident;
 };
 
 struct ComparedPart {

@@ -10,7 +10,6 @@
 #include "core/at.h"
 #include "planner/price/cpu_prices.h"
 #include "planner/price/program_loops.h"
-#include "train/plan/step_recorder.h"
 
 namespace trident {
 namespace {
@@ -26,12 +25,6 @@ std::optional<RunPlan> shortened(const RunPlan& plan) {
   RunPlan shorter = plan;
   shorter.config.batch.global = few * plan.config.batch.micro * plan.grid.degrees().data;
   return with_micro_batch(std::move(shorter), plan.config.batch.micro);
-}
-
-StepRecord recorded(const RunPlan& plan, int rank, Ops* oracle, DryRun& run) {
-  StepRecorder recorder(Interning::kOn);
-  run = dry_run(plan, rank, oracle, DryWork::kStep, &recorder);
-  return recorder.finish();
 }
 
 // The record of `program` made of that of a shorter one, of which it is the same with some stretches more often. Nothing where it
@@ -60,6 +53,9 @@ std::optional<StepRecord> lengthened(StepRecord record, const StepProgram& short
 Forecast forecast_run(const RunPlan& plan, const WorkPrices& prices, Ops* oracle, DrySteps steps) {
   Forecast forecast;
   forecast.step = {plan.grid, plan.step_spec.overlap, plan.step_programs, {}};
+  const auto recorded = [&](const RunPlan& it, int rank, DryRun& run) {
+    return record_step(it, rank, oracle, DryWork::kStep, Interning::kOn, &run);
+  };
   const std::optional<RunPlan> shorter = steps == DrySteps::kShort ? shortened(plan) : std::nullopt;
   for (int stage = 0; stage < plan.grid.degrees().pipeline; ++stage) {
     const int rank = plan.grid.rank({.pipeline = stage});
@@ -69,13 +65,13 @@ Forecast forecast_run(const RunPlan& plan, const WorkPrices& prices, Ops* oracle
     if (shorter) {
       const int more = plan.num_micro_batches - shorter->num_micro_batches;
       const int turn = loop_turn(plan.config.parallel.schedule, plan.grid.degrees().pipeline, plan.zero.grad_sync_every);
-      record = lengthened(recorded(*shorter, rank, oracle, run), shorter->step_programs[s], plan.step_programs[s], turn, more);
+      record = lengthened(recorded(*shorter, rank, run), shorter->step_programs[s], plan.step_programs[s], turn, more);
       if (record) {
         run = dry_run(plan, rank, oracle, DryWork::kConstruct);
         run.bytes_sent = record->bytes_sent();
       }
     }
-    if (!record) record = recorded(plan, rank, oracle, run);
+    if (!record) record = recorded(plan, rank, run);
     forecast.stages.push_back(std::move(run));
     forecast.step.records.push_back(std::move(*record));
   }

@@ -54,16 +54,14 @@ std::int64_t RankMemory::all_of(Certainty certainty) const {
   return bytes;
 }
 
-RankMemory rank_memory(const DryRun& run, const StepRecord& record, int stage, Certainty workspaces, const OutsideBytes& outside) {
+RankMemory rank_memory(const DryRun& run, const StepRecord& record, int stage, Certainty workspaces, double context_bytes,
+                       double communicator_bytes) {
   const auto booked = [&](MemoryUse use) { return run.arena.total_bytes(use); };
   const auto kind = [&](ActivationKind it) { return at(run.held_by_kind, it); };
   const std::int64_t held = std::reduce(run.held_by_kind.begin(), run.held_by_kind.end());
   const std::int64_t library = bytes_of_region(run.arena, Region::kWorkspace);
   const std::int64_t recomputed = bytes_of_region(run.arena, Region::kRecomputed);  // and kRecomputedForW, whose name begins alike
-  // Entries end at a multiple of the alignment, uses are counted without.
-  std::int64_t rest = run.arena.total_bytes();
-  for (const MemoryUse use : kMemoryUses) rest -= booked(use);
-  const double channels = static_cast<double>(communicators_of(record)) * outside.communicator;
+  const double channels = static_cast<double>(communicators_of(record)) * communicator_bytes;
   return {stage,
           run.rank,
           {{MemoryPartKind::kParameters, booked(MemoryUse::kParameters)},
@@ -80,8 +78,8 @@ RankMemory rank_memory(const DryRun& run, const StepRecord& record, int stage, C
            {MemoryPartKind::kScratch, booked(MemoryUse::kWorkspace) - library},
            {MemoryPartKind::kWorkspaces, library, workspaces},
            {MemoryPartKind::kCommunication, booked(MemoryUse::kCommunication)},
-           {MemoryPartKind::kData, booked(MemoryUse::kData) + rest},
-           {MemoryPartKind::kContext, static_cast<std::int64_t>(outside.context), Certainty::kEstimate},
+           {MemoryPartKind::kData, booked(MemoryUse::kData)},
+           {MemoryPartKind::kContext, static_cast<std::int64_t>(context_bytes), Certainty::kEstimate},
            {MemoryPartKind::kCommunicators, static_cast<std::int64_t>(channels), Certainty::kEstimate}},
           held};
 }

@@ -61,13 +61,10 @@ struct RankMemory {
   std::int64_t all_of(Certainty certainty) const;
 };
 
-// Bytes outside the arena.
-struct OutsideBytes {
-  double context = 0;       // driver and libraries
-  double communicator = 0;  // of each group of more than one that the rank calls
-};
-
-RankMemory rank_memory(const DryRun& run, const StepRecord& record, int stage, Certainty workspaces, const OutsideBytes& outside);
+// Outside of the arena lie `context_bytes` of driver and libraries, and `communicator_bytes` of each group of more than one that
+// the rank calls.
+RankMemory rank_memory(const DryRun& run, const StepRecord& record, int stage, Certainty workspaces, double context_bytes,
+                       double communicator_bytes);
 
 // Memory over the time of a step. From `seconds` to the next entry's, `bytes` are held.
 struct HeldBytes {

@@ -62,21 +62,14 @@ PredictedMemory SimulatedRunForecast::memory() const {
 }
 
 std::vector<std::string> SimulatedRunForecast::compare(const RunSummary& summary) {
-  MeasuredRun run;
-  run.times = summary.times;
-  run.steps = summary.timed_steps;
-  run.spread = summary.step_spread;
-  run.first_step_alone = summary.first_step_alone;
+  MeasuredRun run{summary};
   run.ranks = inputs_.plan.world_size();
   run.stages = inputs_.plan.grid.degrees().pipeline;
   run.ranks_at_once = inputs_.ranks_at_once;
   run.one_machine = inputs_.one_machine;
   run.profile_of_another = prices_.of_another;
   run.on_host = hardware_.device == DeviceKind::kCpu;
-  run.bubble_over_ideal = summary.replayed_bubble;
   run.bubble_of_flops = inputs_.plan.predicted_bubble;
-  run.arena = summary.granted_bytes;
-  run.resident = summary.resident_bytes;
   const Comparison comparison = trident::compare(step_, prices_.why_not, memory(), run);
   std::vector<std::string> lines = to_lines(comparison);
   try {

@@ -139,31 +139,38 @@ const UnitPasses& LayoutCosts::passes(const SearchLayout& layout) {
   return units_.passes({layout.tensor, layout.sequence_parallel, layout.micro, layout.recompute, layout.context});
 }
 
-const StorePasses& LayoutCosts::stores(const SearchLayout& layout, bool on_use) {
+StoreKey LayoutCosts::store_key(const SearchLayout& layout, bool on_use) const {
   const int shard_ranks = layout.data_shard_ranks();
-  return units_.stores({layout.tensor, layout.sequence_parallel, shard_ranks, layout.data * layout.context / shard_ranks,
-                        layout.pipeline == 1, layout.policy().shard_optimizer, layout.policy().grad_sync_every > 0, on_use});
+  return {layout.tensor, layout.sequence_parallel, shard_ranks, layout.data * layout.context / shard_ranks,
+          layout.pipeline == 1, layout.policy().shard_optimizer, layout.policy().grad_sync_every > 0, on_use};
 }
+
+const StorePasses& LayoutCosts::stores(const SearchLayout& layout, bool on_use) { return units_.stores(store_key(layout, on_use)); }
 
 // ---- memory --------------------------------------------------------------------------------------------------------------------
 
-LayoutMemoryInputs LayoutCosts::memory_inputs(const SearchLayout& layout) {
+LayoutMemory LayoutCosts::memory_inputs(const SearchLayout& layout) {
   const int m = micro_batches(layout);
   const TrainConfig& config = units_.config();
   const BatchConfig batch{.micro = layout.micro, .sequence = config.batch.sequence / layout.context};
   ArenaPlan buffers;
   book_batch(config, batch, units_.model().sliding_window, m, LossDetail::kOfBatches, units_.leaves_rows_out(), buffers);
+  const ZeroPolicy policy = layout.policy();
+  const int data = layout.data_shard_ranks();
+  const bool may_gather = data > 1 && policy.param_gather == ParamGather::kPerUse;
+  const ByUnitKind<UnitLayout>& units = units_.units(layout.tensor, layout.sequence_parallel, data);
+  ByUnitKind<UnitBytes> unit_bytes;
+  for (const UnitKind kind : kUnitKinds) unit_bytes[kind] = units[kind].bytes(policy, units_.compute(), layout.pipeline == 1);
   return {.passes = passes(layout),
-          .buckets = units_.buckets(layout.tensor, layout.sequence_parallel, layout.data_shard_ranks()),
+          .unit_bytes = unit_bytes,
+          .resident = units_.store_memory(store_key(layout, false)),
+          .on_use = units_.store_memory(store_key(layout, may_gather)),
           .schedule = schedules_.facts({layout.schedule, layout.pipeline, layout.virtual_stages, m}),
-          .policy = layout.policy(),
+          .policy = policy,
           .compute = units_.compute(),
-          .optimizer_states = units_.optimizer_states(),
           .overlap = config.parallel.overlap,
-          .tied = units_.model().tie_embeddings,
-          .data = layout.data_shard_ranks(),
-          .pipeline = layout.pipeline,
-          .chunks = layout.virtual_stages,
+          .may_gather = may_gather,
+          .one_stage = layout.pipeline * layout.virtual_stages == 1,
           .batch = buffers.total_bytes()};
 }
 
@@ -188,29 +195,25 @@ ArenaMemory LayoutCosts::memory_of_samples(const SearchLayout& layout, int rank)
   geometry.compute = units_.compute();
   ArenaPlan arena;
   const CachedStage stage(units_.model(), geometry, all, *samples_, context, arena);
-  ArenaMemory memory;
-  for (const MemoryUse use : kMemoryUses) at(memory.by_use, use) = arena.total_bytes(use);
   const std::scoped_lock lock(mutex_);
-  return sample_memory_.try_emplace(key, memory).first->second;
+  return sample_memory_.try_emplace(key, arena).first->second;
 }
 
-ArenaMemory LayoutCosts::memory_of_rank(const SearchLayout& layout, const LayoutMemoryInputs& in, int rank) {
-  ArenaMemory memory = arena_memory(in, at(stages(layout).of_rank, rank), rank);
-  if (!samples_) return memory;
-  const ArenaMemory samples = memory_of_samples(layout, rank);
-  for (const MemoryUse use : kMemoryUses) at(memory.by_use, use) += samples[use];
+ArenaMemory LayoutCosts::memory_of_rank(const SearchLayout& layout, const LayoutMemory& in, int rank) {
+  ArenaMemory memory = in.of(at(stages(layout).of_rank, rank), rank);
+  if (samples_) memory.add(memory_of_samples(layout, rank));
   return memory;
 }
 
 std::vector<ArenaMemory> LayoutCosts::memory(const SearchLayout& layout) {
-  const LayoutMemoryInputs in = memory_inputs(layout);
+  const LayoutMemory in = memory_inputs(layout);
   std::vector<ArenaMemory> ranks;
   for (int rank = 0; rank < layout.pipeline; ++rank) ranks.push_back(memory_of_rank(layout, in, rank));
   return ranks;
 }
 
 LayoutCosts::Worst LayoutCosts::worst_memory(const SearchLayout& layout) {
-  const LayoutMemoryInputs in = memory_inputs(layout);
+  const LayoutMemory in = memory_inputs(layout);
   const std::vector<RankUnits>& units = stages(layout).of_rank;
   const bool caches_differ = samples_ && !units_.model().sliding_layers.empty();
   Worst worst;
@@ -280,10 +283,10 @@ RecordedStep LayoutCosts::step(const SearchLayout& layout, int micro_batches, Bu
   spec.data_parallel = layout.data * layout.context;
   spec.tied = units_.model().tie_embeddings;
   spec.overlap = units_.config().parallel.overlap;
-  const LayoutMemoryInputs memory = memory_inputs(layout);
+  const LayoutMemory memory = memory_inputs(layout);
   for (int unit = 0; unit < units_.num_units(); ++unit) {
     const UnitKind kind = unit == 0 ? UnitKind::kEmbedding : unit + 1 == units_.num_units() ? UnitKind::kHead : UnitKind::kBlock;
-    spec.unit_bytes.push_back(unit_bytes_of(memory, kind));
+    spec.unit_bytes.push_back(memory.unit_bytes[kind]);
   }
   RecordedStep step{grid(layout), spec.overlap, build(spec), {}};
   for (const StepProgram& program : step.programs) {

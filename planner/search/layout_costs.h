@@ -71,8 +71,9 @@ class LayoutCosts {
   using BuildPrograms = std::vector<StepProgram> (*)(const StepProgramSpec&);
   RecordedStep step(const SearchLayout& layout, int micro_batches, BuildPrograms build);
   const Stages& stages(const SearchLayout& layout);
-  LayoutMemoryInputs memory_inputs(const SearchLayout& layout);
-  ArenaMemory memory_of_rank(const SearchLayout& layout, const LayoutMemoryInputs& in, int rank);
+  StoreKey store_key(const SearchLayout& layout, bool on_use) const;
+  LayoutMemory memory_inputs(const SearchLayout& layout);
+  ArenaMemory memory_of_rank(const SearchLayout& layout, const LayoutMemory& in, int rank);
   ArenaMemory memory_of_samples(const SearchLayout& layout, int rank);
 
   const WorkPrices& prices_;

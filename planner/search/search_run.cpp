@@ -434,8 +434,7 @@ class ProcessorSearch {
     found.busiest = static_cast<int>(forecast.busiest);
     found.parts = forecast.parts;
     found.fullest = static_cast<int>(forecast.fullest);
-    const ArenaPlan& arena = forecast.forecast.stages[forecast.fullest].arena;
-    for (const MemoryUse use : kMemoryUses) at(found.memory.by_use, use) = arena.total_bytes(use);
+    found.memory = ArenaMemory(forecast.forecast.stages[forecast.fullest].arena);
     found.needed_bytes = forecast.needed_bytes();
     found.bytes_off = forecast.bytes_off(hardware_);
     found.band = hardware_.band;

@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <numeric>
 #include <span>
 #include <utility>
 #include <variant>
@@ -86,8 +87,10 @@ PassRecord without(PassRecord pass, std::size_t count) {
 class TinyStep {
  public:
   TinyStep(const RunPlan& plan, Ops* oracle) : plan_(plan) {
-    for (int stage = 0; stage < kStages; ++stage)
-      records_.push_back(record_step(plan, plan.grid.rank({.pipeline = stage}), oracle, DryWork::kStep));
+    for (int stage = 0; stage < kStages; ++stage) {
+      const int rank = plan.grid.rank({.pipeline = stage});
+      records_.push_back(record_step(plan, rank, oracle, DryWork::kStep, Interning::kOn, &dry_.emplace_back()));
+    }
   }
   PassRecord find(int stage, Kind kind, int unit, int micro_batch) const {
     const auto s = static_cast<std::size_t>(stage);
@@ -98,9 +101,11 @@ class TinyStep {
     return records_[s].pass(static_cast<std::size_t>(found - list.begin()));
   }
   const PassRecord& outside(int stage) const { return at(records_, stage).passes.front(); }
+  std::int64_t saved(int stage) const { return at(dry_, stage).blocks.front().saved; }
 
  private:
   const RunPlan& plan_;
+  std::vector<DryRun> dry_;
   std::vector<StepRecord> records_;
 };
 
@@ -130,8 +135,6 @@ void plan_memory(const RunPlan& plan, Ops* oracle, UnitPasses& passes) {
     const int unit = number_of(kind, plan.model);
     const std::unique_ptr<Layer> layer = make_unit(plan.model, unit);
     const UnitPlan dry = plan_unit(*layer, geometry, plan.model.hidden, constants, ops, unit);
-    for (const Region region : {Region::kSaved, Region::kSavedForW})
-      passes.saved[kind] += round_up(dry.region_bytes(region), kArenaAlignment);
     for (std::size_t r = 0; r < kNumRegions; ++r) passes.regions[kind][r] = dry.region_bytes(static_cast<Region>(r));
   }
 }
@@ -173,7 +176,6 @@ UnitCosts::UnitCosts(const TrainConfig& config, const ModelConfig& model, const 
   const RunPlan plan = make_run_plan(tiny_config(config_, smallest), tiny_model(model_, config_.batch.sequence), 0, machine_);
   compute_ = plan.compute;
   leaves_rows_out_ = plan.leaves_rows_out;
-  optimizer_states_ = num_states(config_.optimizer.type);
 }
 
 UnitPasses UnitCosts::make_passes(const PassKey& key) const {
@@ -193,6 +195,7 @@ UnitPasses UnitCosts::make_passes(const PassKey& key) const {
   passes.copy = std::move(received);
   passes.send = step.find(0, Kind::kSendActivation, Instruction::kNone, 0);
   passes.outside = step.outside(0);
+  passes.saved = {step.saved(0) - step.saved(1), step.saved(1), step.saved(2) - step.saved(1)};
   plan_memory(plan, oracle_, passes);
   if (key.context == 1) return passes;
   passes.ring = 2 * plan.config.batch.sequence * key.micro * std::max(model_.kv_width() / key.tensor, model_.head_dim) *
@@ -201,13 +204,6 @@ UnitPasses UnitCosts::make_passes(const PassKey& key) const {
   share_attention(passes.first_backward[UnitKind::kBlock], 2, key, passes.ring);
   share_attention(passes.backward[UnitKind::kBlock], 2, key, passes.ring);
   return passes;
-}
-
-StorePasses UnitCosts::make_stores(const StoreKey& key) const {
-  StorePasses stores = run_unit_stores(key, *this, oracle_);
-  if (key.groups > 1)
-    for (const UnitKind kind : kUnitKinds) sum_over_groups(stores.units[kind].reduce, key);
-  return stores;
 }
 
 const UnitPasses& UnitCosts::passes(const PassKey& key) {
@@ -226,17 +222,24 @@ const StorePasses& UnitCosts::stores(const StoreKey& key) {
   return stores_.emplace(key, make_stores(key)).first->second;
 }
 
-const UnitBuckets& UnitCosts::buckets(int tensor, bool sequence_parallel, int data) {
+const StoreMemory& UnitCosts::store_memory(const StoreKey& key) {
   const std::scoped_lock lock(mutex_);
-  const auto [found, is_new] = buckets_.try_emplace({tensor, sequence_parallel, data});
-  if (!is_new) return found->second;
-  const auto bucket_bytes = static_cast<std::int64_t>(config_.parallel.bucket_mb * 1e6);
-  for (const UnitKind kind : kUnitKinds) {
-    const std::vector<ParamSpec> specs = trident::unit_params(model_, {tensor, sequence_parallel}, number_of(kind, model_));
-    for (const BucketLayout& bucket : make_buckets(specs, tensor, data, bucket_bytes))
-      found->second[kind].push_back({bucket.elements, bucket.shard_elements, bucket.tie});
-  }
+  const auto found = store_memory_.find(key);
+  return found != store_memory_.end() ? found->second : store_memory_.emplace(key, make_store_memory(key)).first->second;
+}
+
+const ByUnitKind<UnitLayout>& UnitCosts::units(int tensor, bool sequence_parallel, int data) {
+  const std::scoped_lock lock(mutex_);
+  const auto [found, is_new] = units_.try_emplace({tensor, sequence_parallel, data});
+  if (is_new) found->second = lay_out(tensor, sequence_parallel, data);
   return found->second;
+}
+
+ByUnitKind<UnitLayout> UnitCosts::lay_out(int tensor, bool sequence_parallel, int data) const {
+  ByUnitKind<UnitLayout> units;
+  for (const UnitKind kind : kUnitKinds)
+    units[kind] = lay_out_unit(model_, {tensor, sequence_parallel}, data, config_.parallel.bucket_mb, number_of(kind, model_));
+  return units;
 }
 
 namespace {
@@ -253,17 +256,16 @@ WeightRounding rounding_of(const TrainConfig& config) {
 class DryStore {
  public:
   DryStore(const StoreKey& key, const UnitCosts& in, Ops* oracle, std::span<const UnitKind> kinds, int stage)
-      : model_(in.model()),
-        cuda_(in.config().cuda),
+      : cuda_(in.config().cuda),
         num_counts_(in.config().num_counts()),
         weighs_(in.config().loss.weighs_rows()),
         recorder_(Interning::kOff),
         device_(oracle),
         grid_({key.tensor, 1, key.data, key.both_ends ? 1 : 2}, in.config().parallel.order),
-        layout_{key.tensor, key.sequence_parallel},
-        partial_(partial_axes(in.model(), layout_)),
+        partial_(partial_axes(in.model(), {key.tensor, key.sequence_parallel})),
         context_(grid_, device_, make_dry_world(grid_.rank({.pipeline = stage}), grid_.world_size(), &recorder_), partial_,
                  CollectiveChecks::kOff),
+        units_(in.lay_out(key.tensor, key.sequence_parallel, key.data)),
         store_(store_config(key, in, kinds), params(kinds), context_, plan_),
         statistics_(context_, plan_),
         optimizer_(in.config().optimizer, rounding_of(in.config()), store_, context_, plan_),
@@ -274,8 +276,16 @@ class DryStore {
     store_.bind(arena_);
   }
 
+  void add_memory(std::span<const UnitKind> kinds, StoreMemory& memory) const {
+    for (const UnitKind kind : kinds) {
+      memory.units[kind] = ArenaMemory(plan_, fmt::format("unit {} ", units_[kind].unit));
+      memory.units[kind][MemoryUse::kCommunication] = plan_.total_bytes(MemoryUse::kCommunication);  // of a tied weight's other end
+    }
+    memory.statistics = plan_.total_bytes(MemoryUse::kWorkspace);
+  }
+
   UnitStore run(UnitKind kind, const StoreKey& key) {
-    const int unit = number_of(kind, model_);
+    const int unit = units_[kind].unit;
     const auto backward = [&] { store_.begin_backward(unit, kPlace, Accumulate::kNo); };
     UnitStore passes;
     passes.gaps = record(backward);
@@ -285,7 +295,7 @@ class DryStore {
       passes.first_finish = without_last(record(backward), gaps);
       record([&] { store_.reduce(unit, false); });
       passes.finish = without_last(record(backward), gaps);
-      passes.tied_call = tied_call(unit, key);
+      passes.tied_call = tied_call(units_[kind]);
       record([&] { store_.reduce(unit, true); });
     }
     passes.partial = record([&] { store_.wait_reduced(); });
@@ -337,10 +347,9 @@ class DryStore {
   }
 
   // Buckets are added in their order.
-  int tied_call(int unit, const StoreKey& key) const {
+  static int tied_call(const UnitLayout& unit) {
     int calls = 0;
-    const std::vector<ParamSpec> specs = trident::unit_params(model_, layout_, unit);
-    for (const BucketLayout& bucket : make_buckets(specs, key.tensor, key.data, store_.config().bucket_bytes)) {
+    for (const BucketLayout& bucket : unit.buckets) {
       if (bucket.tie != TiedEnd::kNone) return calls;
       if (bucket.trainable) ++calls;
     }
@@ -356,10 +365,7 @@ class DryStore {
 
   std::vector<UnitParams> params(std::span<const UnitKind> kinds) const {
     std::vector<UnitParams> list;
-    for (const UnitKind kind : kinds) {
-      const int unit = number_of(kind, model_);
-      list.push_back({unit, trident::unit_params(model_, layout_, unit)});
-    }
+    for (const UnitKind kind : kinds) list.push_back({units_[kind].unit, units_[kind].specs});
     return list;
   }
 
@@ -372,18 +378,12 @@ class DryStore {
     config.bucket_bytes = static_cast<std::int64_t>(in.config().parallel.bucket_mb * 1e6);
     config.seed = static_cast<std::uint64_t>(in.config().run.seed);
     std::int64_t most = 0;
-    for (const UnitParams& unit : params(kinds)) {
-      std::int64_t elements = 0;
-      for (const BucketLayout& bucket : make_buckets(unit.specs, key.tensor, key.data, config.bucket_bytes))
-        elements += bucket.elements;
-      most = std::max(most, elements);
-    }
+    for (const UnitKind kind : kinds) most = std::max(most, units_[kind].elements());
     if (key.on_use) config.gather_bytes = round_up(most * size_of(in.compute()), kArenaAlignment);
     if (key.per_window) config.grad_bytes = round_up(most * size_of(DType::kF32), kArenaAlignment);
     return config;
   }
 
-  const ModelConfig& model_;
   const CudaOptions cuda_;
   const std::size_t num_counts_;
   const bool weighs_;
@@ -391,38 +391,58 @@ class DryStore {
   StepRecorder recorder_;
   DryDevice device_;
   ProcessGrid grid_;
-  TensorLayout layout_;
   std::vector<SubAxis> partial_;
   ArenaPlan plan_;
   ParallelContext context_;
+  ByUnitKind<UnitLayout> units_;
   ParamStore store_;
   StatisticsReducer statistics_;
   ShardedOptimizer optimizer_;
   Arena arena_;
 };
 
+// Calls `use` with a store of all units, or with one of each kind, and the kinds that it has.
+template <class F>
+void for_each_store(const StoreKey& key, const UnitCosts& costs, Ops* oracle, F&& use) {
+  const std::size_t at_once = key.both_ends ? kNumUnitKinds : 1;
+  for (std::size_t first = 0; first < kNumUnitKinds; first += at_once) {
+    const auto kinds = std::span<const UnitKind>(kUnitKinds).subspan(first, at_once);
+    DryStore store(key, costs, oracle, kinds, kinds.front() == UnitKind::kHead ? 1 : 0);
+    use(store, kinds);
+  }
+}
+
 }  // namespace
 
-StorePasses run_unit_stores(const StoreKey& key, const UnitCosts& costs, Ops* oracle) {
+StorePasses UnitCosts::make_stores(const StoreKey& key) const {
   StorePasses passes;
-  const bool tied = costs.model().tie_embeddings;
-  if (key.both_ends) {
-    DryStore all(key, costs, oracle, kUnitKinds, 0);
-    for (const UnitKind kind : kUnitKinds) passes.units[kind] = all.run(kind, key);
-    if (tied) passes.tie_embedding = all.tie(0);
-    passes.norm = all.norm();
-    passes.count = all.count();
-    return passes;
-  }
-  for (const UnitKind kind : kUnitKinds) {
-    const int stage = kind == UnitKind::kHead ? 1 : 0;
-    DryStore one(key, costs, oracle, {&kind, 1}, stage);
-    passes.units[kind] = one.run(kind, key);
-    if (tied && kind == UnitKind::kEmbedding) passes.tie_embedding = one.tie(1);
-    if (tied && kind == UnitKind::kHead) passes.tie_head = one.tie(0);
-    if (kind == UnitKind::kBlock) passes.norm = one.norm(), passes.count = one.count();
-  }
+  for_each_store(key, *this, oracle_, [&](DryStore& store, auto kinds) {
+    for (const UnitKind kind : kinds) passes.units[kind] = store.run(kind, key);
+    const bool first = kinds.front() == UnitKind::kEmbedding, last = kinds.front() == UnitKind::kHead;
+    if (model_.tie_embeddings && first) passes.tie_embedding = store.tie(key.both_ends ? 0 : 1);
+    if (model_.tie_embeddings && last) passes.tie_head = store.tie(0);
+    if (kinds.size() > 1 || kinds.front() == UnitKind::kBlock) passes.norm = store.norm(), passes.count = store.count();
+  });
+  if (key.groups > 1)
+    for (const UnitKind kind : kUnitKinds) sum_over_groups(passes.units[kind].reduce, key);
   return passes;
+}
+
+StoreMemory UnitCosts::make_store_memory(const StoreKey& key) const {
+  StoreMemory memory;
+  for_each_store(key, *this, oracle_, [&](const DryStore& store, auto kinds) { store.add_memory(kinds, memory); });
+  return memory;
+}
+
+std::int64_t ArenaMemory::total() const { return std::accumulate(by_use.begin(), by_use.end(), std::int64_t{0}); }
+
+ArenaMemory::ArenaMemory(const ArenaPlan& plan, std::string_view prefix) {
+  for (const ArenaPlan::Entry& entry : plan.entries())
+    if (entry.name.starts_with(prefix)) (*this)[entry.use] += round_up(entry.slot.bytes, kArenaAlignment);
+}
+
+void ArenaMemory::add(const ArenaMemory& other, std::int64_t times) {
+  for (const MemoryUse use : kMemoryUses) (*this)[use] += other[use] * times;
 }
 
 }  // namespace trident

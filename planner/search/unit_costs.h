@@ -10,10 +10,12 @@
 #include <map>
 #include <memory>
 #include <mutex>
-#include <optional>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
+#include "core/at.h"
+#include "device/arena.h"
 #include "model/config/model_config.h"
 #include "planner/price/unit_kind.h"
 #include "tensor_parallel/pass.h"
@@ -39,7 +41,7 @@ struct UnitPasses {
   PassRecord copy;  // of what comes from another stage; more of the pass that reads it first
   PassRecord send;  // of what crosses a border, either way
   PassRecord outside;  // of instructions, once a step
-  // Bytes: of a micro-batch's activations from forward to backward, but for its input; of the areas that all units share.
+  // Bytes: of a micro-batch's activations from forward to backward, its input among them; of the areas that all units share.
   ByUnitKind<std::int64_t> saved{};
   ByUnitKind<std::array<std::int64_t, kNumRegions>> regions{};
   std::int64_t activation = 0;  // of one tensor between units
@@ -75,12 +77,23 @@ struct StorePasses {
   PassRecord count;                    // of targets, before the first forward on the last stage; empty where all count
 };
 
-// Elements of a unit's buckets.
-struct BucketSize {
-  std::int64_t elements = 0, shard = 0;
-  TiedEnd tie = TiedEnd::kNone;
+// Bytes of an arena by use.
+struct ArenaMemory {
+  ArenaMemory() = default;
+  explicit ArenaMemory(const ArenaPlan& plan, std::string_view prefix = "");  // the entries whose names begin so
+  std::array<std::int64_t, kMemoryUses.size()> by_use{};
+  bool gathers_on_use = false;  // what zero3 asks for is done only where it saves memory
+  std::int64_t total() const;
+  std::int64_t& operator[](MemoryUse use) { return at(by_use, use); }
+  std::int64_t operator[](MemoryUse use) const { return at(by_use, use); }
+  void add(const ArenaMemory& other, std::int64_t times = 1);
 };
-using UnitBuckets = ByUnitKind<std::vector<BucketSize>>;
+
+// A store, its optimizer and its statistics book this, without the regions that all units of a rank share.
+struct StoreMemory {
+  ByUnitKind<ArenaMemory> units;
+  std::int64_t statistics = 0;
+};
 
 // Dry runs of one model, made when they are asked for first. Safe to use from several threads.
 class UnitCosts {
@@ -90,19 +103,21 @@ class UnitCosts {
 
   const UnitPasses& passes(const PassKey& key);
   const StorePasses& stores(const StoreKey& key);
-  const UnitBuckets& buckets(int tensor, bool sequence_parallel, int data);
+  const StoreMemory& store_memory(const StoreKey& key);  // not counted among the dry runs: nothing is run
+  const ByUnitKind<UnitLayout>& units(int tensor, bool sequence_parallel, int data);
+  ByUnitKind<UnitLayout> lay_out(int tensor, bool sequence_parallel, int data) const;
 
   const TrainConfig& config() const { return config_; }
   const ModelConfig& model() const { return model_; }
   DType compute() const { return compute_; }
   bool leaves_rows_out() const { return leaves_rows_out_; }
-  int optimizer_states() const { return optimizer_states_; }
   int num_units() const { return static_cast<int>(model_.layers) + 2; }
   int dry_runs() const { return dry_runs_; }  // that were made
 
  private:
   UnitPasses make_passes(const PassKey& key) const;
   StorePasses make_stores(const StoreKey& key) const;
+  StoreMemory make_store_memory(const StoreKey& key) const;
 
   TrainConfig config_;
   ModelConfig model_;
@@ -110,15 +125,12 @@ class UnitCosts {
   Ops* oracle_;
   DType compute_ = DType::kF32;
   bool leaves_rows_out_ = false;  // RunPlan's
-  int optimizer_states_ = 0;
   int dry_runs_ = 0;
   std::mutex mutex_;
   std::map<PassKey, UnitPasses> passes_;
   std::map<StoreKey, StorePasses> stores_;
-  std::map<std::tuple<int, bool, int>, UnitBuckets> buckets_;
+  std::map<StoreKey, StoreMemory> store_memory_;
+  std::map<std::tuple<int, bool, int>, ByUnitKind<UnitLayout>> units_;
 };
-
-// Parameters of single units, run dry: what gathering, reducing and updating them calls.
-StorePasses run_unit_stores(const StoreKey& key, const UnitCosts& costs, Ops* oracle);
 
 }  // namespace trident

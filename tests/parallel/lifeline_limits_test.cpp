@@ -151,7 +151,7 @@ TEST(Lifeline, TheGraceAfterAVerdictCostsNothing) {
     const auto adopt = [&](int rank, int descriptor) {
       LifelineHello peer;
       peer.rank = rank;
-      deputy.post(LifelineThread::Adopt{peer, LifelineChannel(FileDescriptor(descriptor))});
+      deputy.connected(peer, LifelineChannel(FileDescriptor(descriptor)));
     };
     LifelineChannel other{FileDescriptor(third[1])};
     const auto hear = [&](auto is_it) {

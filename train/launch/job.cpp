@@ -174,7 +174,8 @@ TransportChoice Job::transport() const {
 // ---- the work -------------------------------------------------------------------------------------------------------------------
 
 void Job::run(const RankDeviceOptions& devices, const std::function<void(JobRank rank)>& work) {
-  is_threads() ? run_threads(devices, work) : run_process(devices, work);
+  if (is_threads()) run_threads(devices, work);
+  else run_process(devices, work);
   if (!end_ || end_->exit_code() == 0) return;
   const auto code = static_cast<ExitCode>(end_->exit_code());
   if (is_threads()) throw Error(code, end_->message());

@@ -173,28 +173,6 @@ void check_units(const RunPlan& plan) {
   }
 }
 
-// The bytes of each unit on the rank that has it (the same on all of its data and tensor ranks).
-std::vector<UnitBytes> unit_bytes(const RunPlan& plan) {
-  const auto rounded = [](std::int64_t elements, DType dtype) { return round_up(elements * size_of(dtype), kPlaceBytes); };
-  const bool one_rank_has_both_ends = plan.grid.degrees().pipeline == 1;
-  std::vector<UnitBytes> all;
-  for (const UnitLayout& unit : plan.units) {
-    std::int64_t held = 0, owned = 0, trained = 0;
-    for (const BucketLayout& bucket : unit.buckets) {
-      if (bucket.trainable) trained += bucket.elements;
-      if (bucket.tie == TiedEnd::kHead && one_rank_has_both_ends) continue;  // lies with the embedding
-      held += bucket.elements;
-      owned += plan.zero.shard_optimizer ? bucket.shard_elements : bucket.elements;
-    }
-    const std::int64_t elements = unit.elements();
-    all.push_back({.gathered = rounded(elements, plan.compute),
-                   .gradients = rounded(trained, DType::kF32),
-                   .resident = rounded(held, plan.compute),
-                   .shard = owned * size_of(plan.compute)});
-  }
-  return all;
-}
-
 void take_trained_units(const RunPlan& plan, StepProgramSpec& spec) {
   std::vector<bool> trained;
   for (const UnitLayout& unit : plan.units) trained.push_back(std::ranges::any_of(unit.buckets, &BucketLayout::trainable));
@@ -219,7 +197,8 @@ void make_programs(RunPlan& plan) {
   take_trained_units(plan, spec);
   spec.tied = trains_tied(plan);
   spec.overlap = parallel.overlap;
-  spec.unit_bytes = unit_bytes(plan);
+  spec.unit_bytes.clear();
+  for (const UnitLayout& unit : plan.units) spec.unit_bytes.push_back(unit.bytes(plan.zero, plan.compute, pipeline == 1));
   plan.step_programs = build_step_programs(spec);
   check_step_programs(plan.step_programs, spec);
   plan.eval_spec = spec;
@@ -290,6 +269,27 @@ std::int64_t UnitLayout::elements() const {
   std::int64_t sum = 0;
   for (const BucketLayout& bucket : buckets) sum += bucket.elements;
   return sum;
+}
+
+UnitBytes UnitLayout::bytes(const ZeroPolicy& zero, DType compute, bool one_rank_has_both_ends) const {
+  const auto rounded = [](std::int64_t elements, DType dtype) { return round_up(elements * size_of(dtype), kPlaceBytes); };
+  std::int64_t held = 0, owned = 0, trained = 0;
+  for (const BucketLayout& bucket : buckets) {
+    if (bucket.trainable) trained += bucket.elements;
+    if (bucket.tie == TiedEnd::kHead && one_rank_has_both_ends) continue;  // lies with the embedding
+    held += bucket.elements;
+    owned += zero.shard_optimizer ? bucket.shard_elements : bucket.elements;
+  }
+  return {.gathered = rounded(elements(), compute),
+          .gradients = rounded(trained, DType::kF32),
+          .resident = rounded(held, compute),
+          .shard = owned * size_of(compute)};
+}
+
+UnitLayout lay_out_unit(const ModelConfig& model, const TensorLayout& tensor, int replicas, double bucket_mb, int unit) {
+  std::vector<ParamSpec> specs = unit_params(model, tensor, unit);
+  std::vector<BucketLayout> buckets = make_buckets(specs, tensor.degree, replicas, static_cast<std::int64_t>(bucket_mb * 1e6));
+  return {unit, std::move(specs), std::move(buckets)};
 }
 
 LayerGeometry RunPlan::geometry(int tensor_rank) const {
@@ -407,12 +407,8 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
   check_program_size(plan);
   plan.partial_axes = partial_axes(plan.model, plan.tensor_layout);
   const int replicas = plan.grid.degrees().data * plan.grid.degrees().context;
-  const auto bucket_bytes = static_cast<std::int64_t>(config.parallel.bucket_mb * 1e6);
-  for (int unit = 0; unit < num_units(plan.model); ++unit) {
-    std::vector<ParamSpec> specs = unit_params(plan.model, plan.tensor_layout, unit);
-    std::vector<BucketLayout> buckets = make_buckets(specs, plan.tensor_layout.degree, replicas, bucket_bytes);
-    plan.units.push_back({unit, std::move(specs), std::move(buckets)});
-  }
+  for (int unit = 0; unit < num_units(plan.model); ++unit)
+    plan.units.push_back(lay_out_unit(plan.model, plan.tensor_layout, replicas, config.parallel.bucket_mb, unit));
   check_units(plan);
   plan.zero = policy_of(config.parallel.zero);
   if (config.parallel.param_gather) plan.zero.param_gather = *config.parallel.param_gather;

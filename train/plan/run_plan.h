@@ -60,7 +60,11 @@ struct UnitLayout {
   std::vector<ParamSpec> specs;
   std::vector<BucketLayout> buckets;
   std::int64_t elements() const;  // padded, of all buckets
+  // `one_rank_has_both_ends`: a tied head lies with the embedding.
+  UnitBytes bytes(const ZeroPolicy& zero, DType compute, bool one_rank_has_both_ends) const;
 };
+// `replicas`: how many ranks share the parameters.
+UnitLayout lay_out_unit(const ModelConfig& model, const TensorLayout& tensor, int replicas, double bucket_mb, int unit);
 
 struct RunPlan {
   TrainConfig config;

@@ -34,7 +34,7 @@ std::size_t hash_of(const PassRecord& pass) {
 }
 
 template <class Operation>
-RecordedOperation recorded(const Operation& operation) {
+RecordedOperation without_shape(const Operation& operation) {
   const OperationName name = op::name_of(operation);
   RecordedOperation seen;
   seen.kind = name.kind;
@@ -62,18 +62,21 @@ StepRecord StepRecorder::finish() {
   return std::move(record_);
 }
 
-void StepRecorder::performed(OperationRef operation) {
-  RecordedOperation seen = std::visit([](const auto* o) { return recorded(*o); }, operation);
+void StepRecorder::performed(OperationRef operation) { add(recorded(operation)); }
+void StepRecorder::performed(const op::Fused& fused) { add(recorded(fused)); }
+
+RecordedOperation recorded(OperationRef operation) {
+  RecordedOperation seen = std::visit([](const auto* o) { return without_shape(*o); }, operation);
   if (const auto* m = std::get_if<const op::Matmul*>(&operation)) seen.shape = (*m)->shape();
   if (const auto* a = std::get_if<const op::AttentionForward*>(&operation)) seen.shape = (*a)->shape;
   if (const auto* a = std::get_if<const op::AttentionBackward*>(&operation)) seen.shape = (*a)->shape;
-  add(seen);
+  return seen;
 }
 
-void StepRecorder::performed(const op::Fused& fused) {
-  RecordedOperation seen = recorded(fused);
+RecordedOperation recorded(const op::Fused& fused) {
+  RecordedOperation seen = without_shape(fused);
   seen.shape = op::Matmul{fused.call.product}.shape();
-  add(seen);
+  return seen;
 }
 
 void StepRecorder::add(RecordedOperation operation) {

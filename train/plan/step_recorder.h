@@ -16,6 +16,10 @@
 
 namespace trident {
 
+// The operation by itself, wherever it is called.
+RecordedOperation recorded(OperationRef operation);
+RecordedOperation recorded(const op::Fused& fused);
+
 class StepRecorder final : public OperationWatcher, public CallWatcher, public Ranges {
  public:
   explicit StepRecorder(Interning interning) : interning_(interning) {}

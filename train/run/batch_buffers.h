@@ -129,7 +129,7 @@ class BatchBuffers {
   TensorView tokens_, targets_, positions_by_row_, positions_by_sample_, first_key_, first_key_in_window_, samples_, losses_;
   TensorView token_losses_, row_weights_, target_logits_;
   TensorView row_order_;  // [2m, T*b]: RowOrder::row_of of each micro-batch, then place_of
-  struct HostBatch {  // the same in host memory, on the way to the device and back
+  struct {  // the same in host memory, on the way to the device and back
     std::vector<std::int32_t> tokens, targets, positions_by_row, positions_by_sample;
     std::vector<std::int32_t> document_starts, first_key_in_window;  // [m, b, T]
     std::vector<std::int64_t> samples, numbers;

@@ -21,27 +21,22 @@
 namespace trident {
 namespace {
 
-class GpuWorkspaces : public DryOps {
+// The most that libraries of GPUs take. Products of a processor take no more, and its attention has a workspace for each of
+// `threads`.
+class LargestWorkspaces final : public DryOps {
  public:
-  explicit GpuWorkspaces(bool deterministic) : DryOps(nullptr), deterministic_(deterministic) {}
+  explicit LargestWorkspaces(bool deterministic, int threads = 0)
+      : DryOps(nullptr), deterministic_(deterministic), threads_(threads) {}
   std::int64_t prepare_matmul(const MatmulShape&) override { return kGpuProductWorkspace; }
   // Whether the library has one kernel for a product and what follows it only a GPU can say.
   PreparedProduct prepare_fused(const MatmulShape&, Epilogue, std::int64_t) override { return {kGpuProductWorkspace, false}; }
-  std::int64_t attention_workspace(const AttentionShape& shape) override { return gpu_attention_workspace(shape, deterministic_); }
-
- private:
-  bool deterministic_;
-};
-
-// Products of a processor take no more than those of GPUs; attention has a workspace for each of its threads.
-class ProcessorWorkspaces final : public GpuWorkspaces {
- public:
-  ProcessorWorkspaces(bool deterministic, int threads) : GpuWorkspaces(deterministic), threads_(threads) {}
   std::int64_t attention_workspace(const AttentionShape& shape) override {
-    return std::max(GpuWorkspaces::attention_workspace(shape), largest_attention_workspace(shape, threads_));
+    const std::int64_t of_gpus = gpu_attention_workspace(shape, deterministic_);
+    return threads_ == 0 ? of_gpus : std::max(of_gpus, largest_attention_workspace(shape, threads_));
   }
 
  private:
+  bool deterministic_;
   int threads_;
 };
 
@@ -95,9 +90,10 @@ DryRun dry_run(const RunPlan& plan, int rank, Ops* oracle, DryWork work, StepRec
   return dry;
 }
 
-StepRecord record_step(const RunPlan& plan, int rank, Ops* oracle, DryWork work, Interning interning) {
+StepRecord record_step(const RunPlan& plan, int rank, Ops* oracle, DryWork work, Interning interning, DryRun* run) {
   StepRecorder recorder(interning);
-  dry_run(plan, rank, oracle, work, &recorder);
+  DryRun dry = dry_run(plan, rank, oracle, work, &recorder);
+  if (run != nullptr) *run = std::move(dry);
   return recorder.finish();
 }
 
@@ -108,11 +104,11 @@ std::vector<DryRun> dry_stages(const RunPlan& plan, Ops* oracle, DryWork work) {
   return stages;
 }
 
-std::unique_ptr<Ops> any_gpu(bool deterministic) { return std::make_unique<GpuWorkspaces>(deterministic); }
+std::unique_ptr<Ops> any_gpu(bool deterministic) { return std::make_unique<LargestWorkspaces>(deterministic); }
 
 std::vector<DryRun> dry_stages_on_any(const RunPlan& plan, DeviceKind device, DryWork work) {
   if (device == DeviceKind::kCuda) return dry_stages(plan, any_gpu(plan.config.cuda.deterministic).get(), work);
-  ProcessorWorkspaces any(plan.config.cuda.deterministic, plan.threads_per_rank);
+  LargestWorkspaces any(plan.config.cuda.deterministic, plan.threads_per_rank);
   return dry_stages(plan, &any, work);
 }
 

@@ -39,8 +39,9 @@ enum class DryWork : std::uint8_t { kConstruct, kStep, kEvaluation };  // kEvalu
 // `recorder`, if there is one, is told what the work consists of.
 DryRun dry_run(const RunPlan& plan, int rank, Ops* oracle, DryWork work, StepRecorder* recorder = nullptr);
 
-// That rank's work, instruction by instruction.
-StepRecord record_step(const RunPlan& plan, int rank, Ops* oracle, DryWork work, Interning interning = Interning::kOn);
+// That rank's work, instruction by instruction; `run`, if it is given, gets the dry run itself.
+StepRecord record_step(const RunPlan& plan, int rank, Ops* oracle, DryWork work, Interning interning = Interning::kOn,
+                       DryRun* run = nullptr);
 
 // The same of one rank of each pipeline stage, that of tp 0 and dp 0. The others of the stage need and send as much.
 std::vector<DryRun> dry_stages(const RunPlan& plan, Ops* oracle, DryWork work);

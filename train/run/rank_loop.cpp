@@ -88,30 +88,25 @@ void RankLoop::save_what_is_left() {
 TrainingState RankLoop::state() {
   const TrainerPosition position = trainer_.position();
   TrainingState state;
-  state.updates = position.updates;
-  state.batches = position.batches;
-  state.skipped = summary_.skipped;
-  state.skipped_in_a_row = skipped_in_a_row_;
-  state.position = position.position;
-  state.samples = begun_.samples + new_updates() * plan_.config.batch.global;
-  state.tokens = tokens();
+  state.updates = position.updates, state.batches = position.batches, state.position = position.position;
+  state.skipped = summary_.skipped, state.skipped_in_a_row = skipped_in_a_row_;
+  state.samples = begun_.samples + new_updates() * plan_.config.batch.global, state.tokens = tokens();
   state.loss_scale = position.loss_scale.scale;
   state.loss_scale_clean_steps = position.loss_scale.clean_steps;
   state.loss_scale_overflows_left = position.loss_scale.overflows_left;
+  state.best_valid_loss = checkpoints_.best_valid().loss, state.best_valid_step = checkpoints_.best_valid().step;
+  state.last_eval = last_eval_at_;
   if (rank() == 0) {
     state.blend_start = loader_.blend_start().position;
     state.blend_taken = loader_.blend_start().taken;
     state.blend_now = loader_.taken_before(position.position);
   }
-  state.best_valid_loss = checkpoints_.best_valid().loss;
-  state.best_valid_step = checkpoints_.best_valid().step;
   const bool evaluated = summary_.last_valid && summary_.last_valid->step == updates();
   const double loss = evaluated ? summary_.last_valid->valid.loss : 0;  // not a number where no target counts
   if (evaluated && std::isfinite(loss) && (!state.best_valid_loss || loss < *state.best_valid_loss)) {
     state.best_valid_loss = loss;
     state.best_valid_step = updates();
   }
-  state.last_eval = last_eval_at_;
   return state;
 }
 
@@ -341,18 +336,11 @@ void RankLoop::note_times(const std::array<double, kNumWaitedFor>& waited_before
 // A rank knows these of a step by itself.
 StepMetrics RankLoop::metrics_of(const StepResult& result, double seconds) const {
   StepMetrics metrics;
-  metrics.step = updates();
-  metrics.loss = result.loss;
-  metrics.grad_norm = result.grad_norm;
-  metrics.lr = result.lr;
+  metrics.step = updates(), metrics.loss = result.loss, metrics.grad_norm = result.grad_norm, metrics.lr = result.lr;
   if (plan_.compute == DType::kF16) metrics.loss_scale = result.loss_scale;
-  metrics.skipped = summary_.skipped;
-  metrics.tokens = tokens();
-  metrics.loss_tokens = result.counted;
-  metrics.token_accuracy = result.token_accuracy;
-  metrics.rewards = result.rewards;
-  metrics.step_ms = 1e3 * seconds;
-  metrics.tokens_per_s = static_cast<double>(plan_.tokens_per_step()) / seconds;
+  metrics.skipped = summary_.skipped, metrics.tokens = tokens();
+  metrics.loss_tokens = result.counted, metrics.token_accuracy = result.token_accuracy, metrics.rewards = result.rewards;
+  metrics.step_ms = 1e3 * seconds, metrics.tokens_per_s = static_cast<double>(plan_.tokens_per_step()) / seconds;
   // Nothing before the first update comes again: an evaluation at the start, memory that is met for the first time.
   const double per_update =
       new_updates() == 1 ? seconds : (monotonic_seconds() - first_update_at_) / static_cast<double>(new_updates() - 1);
@@ -378,8 +366,7 @@ void RankLoop::log(const StepResult& result, double seconds) {
   const auto steps = static_cast<std::int64_t>(since_log_.steps);
   since_log_ = StepTimes();
   summary_.bytes_counted = totals.bytes;
-  summary_.planned_bytes = totals.planned_bytes;
-  summary_.granted_bytes = totals.granted_bytes;
+  summary_.planned_bytes = totals.planned_bytes, summary_.granted_bytes = totals.granted_bytes;
   if (rank() != 0) return;
   // Where another start takes up what this one saves on its way, no line tells of the stop.
   if (!is_logged(updates()) && checkpoints_.saves_on_the_way() && can_go_on(plan_.config)) return;

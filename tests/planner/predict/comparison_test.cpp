@@ -60,7 +60,8 @@ StepTimes some_times() {
 
 MeasuredRun measured(const StepTimes& times, double ranks_at_once = 8) {
   MeasuredRun run;
-  run.times = times, run.steps = 5, run.ranks = 8, run.stages = 2, run.ranks_at_once = ranks_at_once, run.arena = 1000;
+  run.times = times, run.timed_steps = 5, run.granted_bytes = 1000;
+  run.ranks = 8, run.stages = 2, run.ranks_at_once = ranks_at_once;
   return run;
 }
 
@@ -159,7 +160,7 @@ StepTimes times_of(const PredictedStep& step) {
 
 std::vector<std::string> off_of(const PredictedStep& predicted, const PredictedStep& real, double bubble) {
   MeasuredRun run = measured(times_of(real));
-  run.bubble_over_ideal = bubble;
+  run.replayed_bubble = bubble;
   std::vector<std::string> names;
   for (const Comparison::Off& off : compare(predicted, "", {1000, {}}, run).off()) names.push_back(off.what);
   return names;
@@ -197,11 +198,11 @@ TEST(Comparison, StepsThatDifferByMoreThanTheMissAreSaid) {
   PredictedStep slow = right;  // what is measured: as when others have the cores
   slow.parts[TimePart::kBubble] += 0.3 * right.parts.total();
   MeasuredRun run = measured(times_of(slow));
-  run.bubble_over_ideal = right.bubble_over_ideal;
-  run.steps = 5;
+  run.replayed_bubble = right.bubble_over_ideal;
+  run.timed_steps = 5;
   const double predicted = right.parts.total(), taken = slow.parts.total();
   const auto last_line = [&](double low, double high) {
-    run.spread = {low, high};
+    run.step_spread = {low, high};
     const Comparison c = compare(right, "", {1000, {}}, run);
     const std::vector<std::string> lines = to_lines(c);
     EXPECT_NE((lines.end() - 2)->find("half of the steps took"), std::string::npos) << *(lines.end() - 2);
@@ -213,7 +214,7 @@ TEST(Comparison, StepsThatDifferByMoreThanTheMissAreSaid) {
   EXPECT_EQ(plain.find("steps of this run differ"), std::string::npos) << plain;
   EXPECT_EQ(unsure, plain + "; steps of this run differ by more than that");
   // The first step by itself is shown and not judged.
-  run.steps = 1, run.first_step_alone = true;
+  run.timed_steps = 1, run.first_step_alone = true;
   const Comparison first = compare(right, "", {1000, {}}, run);
   EXPECT_TRUE(first.off().empty());
   EXPECT_FALSE(first.spread);
@@ -238,8 +239,8 @@ TEST(Comparison, TheMiddleHalfLeavesOutliersOut) {
 
 TEST(Comparison, MemoryThatIsOffIsNamed) {
   MeasuredRun run = measured(some_times());
-  run.arena = 1200, run.resident = 5000;
-  run.ranks = 4, run.bubble_over_ideal = 0.2, run.bubble_of_flops = 0.25;
+  run.granted_bytes = 1200, run.resident_bytes = 5000;
+  run.ranks = 4, run.replayed_bubble = 0.2, run.bubble_of_flops = 0.25;
   const Comparison c = compare({}, "none came with it", {1000, 5200}, run);
   ASSERT_EQ(c.off().size(), 1u);
   EXPECT_EQ(c.off()[0].what, "the arena");
@@ -284,10 +285,10 @@ TEST(Comparison, WallTimeOnCoresThatOthersHaveIsSaid) {
   for (double& seconds : run.times.cpu) seconds *= 4;
   EXPECT_FALSE(compare(step, "", {1000, {}}, run).off().empty()) << "with its cores to itself a run is judged";
   EXPECT_NE(text_of(to_lines(compare(step, "", {1000, {}}, run))).find(" %"), std::string::npos);
-  run.steps = 4;
+  run.timed_steps = 4;
   expect_parts(text_of(to_lines(compare(step, "", {1000, {}}, run))),
                {"the mean is of 4 steps, fewer than 5; times are not judged"});
-  run.steps = 5;
+  run.timed_steps = 5;
   StepTimes short_times = run.times;
   for (auto* values : {&short_times.wall, &short_times.cpu, &short_times.waited})
     for (double& seconds : *values) seconds /= 4096;
@@ -295,7 +296,7 @@ TEST(Comparison, WallTimeOnCoresThatOthersHaveIsSaid) {
   short_times.causes = {}, short_times.step /= 4096;
   MeasuredRun short_run = run;
   short_run.times = short_times;
-  short_run.resident = 9000;
+  short_run.resident_bytes = 9000;
   const Comparison of_short = compare(step, "", {1000, 5000}, short_run);
   expect_parts(text_of(to_lines(of_short)), {"a step took less than 10 ms; times are not judged"});
   expect_parts(to_lines(of_short).back(), {"more than 10 % off: resident memory, "});
