@@ -1,5 +1,5 @@
-// Tables of code points, which generators (scripts/oracle/packed_numbers.py) pack as numbers of five bits a character: from '0' on,
-// the lowest bits first, 32 more where another character follows. Lines end anywhere.
+// Tables of code points, which generators (scripts/oracle/packed_numbers.py) pack as numbers in 79 digits, from '0' on: a first
+// digit below 66 is the number; one below 74 has another behind it, one below 78 two, and the last one four. Lines end anywhere.
 #pragma once
 
 #include <algorithm>
@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <span>
 #include <string_view>
+#include <utility>
 
 namespace trident {
 
@@ -16,13 +17,11 @@ class PackedNumbers {
   constexpr explicit PackedNumbers(std::string_view text) : text_(text) {}
   constexpr bool ended() const { return at_ == text_.size(); }
   constexpr std::uint32_t next() {
-    std::uint32_t number = 0;
-    for (unsigned shift = 0;; shift += 5) {
-      while (text_[at_] == '\n') ++at_;
-      const auto digit = static_cast<std::uint32_t>(text_[at_++] - '0');
-      number |= (digit & 31u) << shift;
-      if (digit < 32) return number;
-    }
+    std::uint32_t number = digit();
+    const std::uint32_t first = number < 66 ? 0 : number < 74 ? 66 : number < 78 ? 74 : 78;
+    number -= first;
+    for (int left = first == 78 ? 4 : first == 74 ? 2 : first == 66; left > 0; --left) number = number * 79 + digit();
+    return number;
   }
   // The lowest bit is the sign.
   constexpr std::int32_t next_signed() {
@@ -31,18 +30,26 @@ class PackedNumbers {
   }
 
  private:
+  constexpr std::uint32_t digit() {
+    while (text_[at_] == '\n') ++at_;
+    return static_cast<std::uint32_t>(text_[at_++] - '0');
+  }
   std::string_view text_;
   std::size_t at_ = 0;
 };
 
-// A value, and how often it comes once more, in turn.
+// A value by its bits that differ from the one before the last, twice, and one more where it says behind how often it follows
+// itself, less one.
 template <std::size_t kSize>
 constexpr std::array<std::uint8_t, kSize> run_lengths(std::string_view packed) {
   std::array<std::uint8_t, kSize> values{};
   PackedNumbers numbers(packed);
+  std::uint32_t last = 0, other = 0;
   for (std::size_t i = 0; !numbers.ended();) {
-    const auto value = static_cast<std::uint8_t>(numbers.next());
-    for (std::uint32_t left = numbers.next() + 1; left > 0; --left) values[i++] = value;
+    const std::uint32_t head = numbers.next();
+    last = std::exchange(other, last ^ head / 2);
+    const std::uint32_t times = head % 2 == 0 ? 1 : numbers.next() + 2;
+    for (const std::size_t end = i + times; i < end; ++i) values[i] = static_cast<std::uint8_t>(other);
   }
   return values;
 }
@@ -70,10 +77,10 @@ constexpr std::array<CodePointRun, kSize> code_point_runs(std::string_view packe
   std::array<CodePointRun, kSize> runs{};
   PackedNumbers numbers(packed);
   for (char32_t last = 0; CodePointRun& run : runs) {
-    run.first = last + numbers.next();
-    run.step = numbers.next();
-    run.last = last = run.first + run.step * numbers.next();
+    const std::uint32_t head = numbers.next();  // how far it is from the run before, four times, and the step; 0: it is one alone
+    run.first = last + head / 4, run.step = std::max(1u, head % 4);
     run.value = numbers.next_signed();
+    run.last = last = run.first + (head % 4 == 0 ? 0 : run.step * (numbers.next() + 1));
   }
   return runs;
 }
@@ -90,18 +97,21 @@ struct CodePointTexts {
   std::array<std::uint16_t, kKeys + 1> begins{};
   std::array<char32_t, kValues> values{};
 
-  // Each key by how far it is from the one before, twice, and one more where a length follows that is not 1; each value by how far
-  // it is from the one that stood in its place before.
+  // Each key by how far it is from the one before, four times, 1 more where a length follows that is not 1, and 2 more where the
+  // number of such steps, less two, stands behind the values; each value by how far it is from the one in its place before.
   constexpr explicit CodePointTexts(std::string_view packed) {
     PackedNumbers numbers(packed);
-    std::array<std::int32_t, 32> before{};
+    std::array<std::int32_t, 32> before{}, more{};
     char32_t key = 0;
     std::uint16_t end = 0;
-    for (std::size_t i = 0; i < kKeys; ++i) {
+    for (std::size_t i = 0; i < kKeys;) {
       const std::uint32_t head = numbers.next(), length = head % 2 == 0 ? 1 : numbers.next();
-      keys[i] = key += head / 2;
-      for (std::uint32_t k = 0; k < length; ++k) values[end++] = static_cast<char32_t>(before[k] += numbers.next_signed());
-      begins[i + 1] = end;
+      for (std::uint32_t k = 0; k < length; ++k) more[k] = numbers.next_signed();
+      for (std::uint32_t left = (head & 2) == 0 ? 1 : numbers.next() + 2; left > 0; --left) {
+        keys[i] = key += head / 4;
+        for (std::uint32_t k = 0; k < length; ++k) values[end++] = static_cast<char32_t>(before[k] += more[k]);
+        begins[++i] = end;
+      }
     }
   }
   std::span<const char32_t> at(std::size_t i) const {

@@ -18,35 +18,20 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 2> kBuiltIn{
 {{ raise_exception('chatml takes messages whose content is text; give --template FILE for others') }}
 {% endif %}
 {{ '<|im_start|>' ~ message.role }}
-{% if message.role == 'assistant' %}
-{% generation %}
-{{ message.content ~ '<|im_end|>\n' }}
-{%- endgeneration %}
-{% else %}
-{{ message.content ~ '<|im_end|>\n' }}
-{%- endif %}
+{% set text = message.content ~ '<|im_end|>\n' %}
+{% if message.role == 'assistant' %}{% generation %}{{ text }}{% endgeneration %}{% else %}{{ text }}{% endif %}
 {% endfor %}
-{% if add_generation_prompt %}
-{{ '<|im_start|>assistant\n' }}
-{%- endif %}
+{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}
 )"},
-    {"llama3", R"({{ bos_token }}
-{%- for message in messages %}
-{%- if message.content is not string or message.tool_calls %}
+    {"llama3", R"({{ bos_token }}{% for message in messages %}
+{% if message.content is not string or message.tool_calls %}
 {{- raise_exception('llama3 takes messages whose content is text; give --template FILE for others') }}
-{%- endif %}
+{% endif %}
 {{- '<|start_header_id|>' ~ message.role ~ '<|end_header_id|>\n\n' }}
-{%- if message.role == 'assistant' %}
-{%- generation %}
-{{- message.content | trim ~ '<|eot_id|>' }}
-{%- endgeneration %}
-{%- else %}
-{{- message.content | trim ~ '<|eot_id|>' }}
-{%- endif %}
-{%- endfor %}
-{%- if add_generation_prompt %}
-{{- '<|start_header_id|>assistant<|end_header_id|>\n\n' }}
-{%- endif %}
+{%- set text = message.content | trim ~ '<|eot_id|>' %}
+{% if message.role == 'assistant' %}{% generation %}{{ text }}{% endgeneration %}{% else %}{{ text }}{% endif %}
+{% endfor %}
+{% if add_generation_prompt %}{{ '<|start_header_id|>assistant<|end_header_id|>\n\n' }}{% endif %}
 )"},
 }};
 

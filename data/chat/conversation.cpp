@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "core/nearest_name.h"
+#include "data/chat/python_text.h"
 
 namespace trident {
 namespace {
@@ -86,16 +87,9 @@ JsonValue checked_messages(const JsonValue& list, const std::string& path, std::
 
 // ShareGPT's turns.
 JsonValue messages_of_turns(const JsonValue& row, const JsonValue& turns, std::string_view source) {
-  static constexpr std::array<std::pair<std::string_view, std::string_view>, 10> kRoles{{{"human", "user"},
-                                                                                        {"user", "user"},
-                                                                                        {"gpt", "assistant"},
-                                                                                        {"assistant", "assistant"},
-                                                                                        {"chatgpt", "assistant"},
-                                                                                        {"model", "assistant"},
-                                                                                        {"system", "system"},
-                                                                                        {"tool", "tool"},
-                                                                                        {"observation", "tool"},
-                                                                                        {"function", "tool"}}};
+  static constexpr std::pair<std::string_view, std::string_view> kRoles[] = {
+      {"human user", "user"}, {"gpt assistant chatgpt model", "assistant"},
+      {"system", "system"}, {"tool observation function", "tool"}};
   if (!turns.is_array())
     refuse_value(turns, source, fmt::format("conversations is {} where a list is expected", describe(turns.kind())));
   JsonValue::Array out;
@@ -107,8 +101,8 @@ JsonValue messages_of_turns(const JsonValue& row, const JsonValue& turns, std::s
     if (!turn.is_object())
       refuse_value(turn, source, fmt::format("{} is {} where a turn is expected", path, describe(turn.kind())));
     const JsonValue& from = text_of(turn, "from", path, source);
-    const auto* const role = std::ranges::find(kRoles, from.as_string(), [](const auto& it) { return it.first; });
-    if (role == kRoles.end())
+    const auto* const role = std::ranges::find_if(kRoles, [&](auto& it) { return jinja::has_word(it.first, from.as_string()); });
+    if (role == std::end(kRoles))
       refuse_value(from, source, fmt::format("{}.from is {}, which is none of human, gpt, system, tool and their other names", path,
                                        in_quotes(from.as_string())));
     out.push_back(chat_message(role->second, text_of(turn, "value", path, source).as_string()));
@@ -169,10 +163,7 @@ constexpr std::size_t kMaxSteps = 100'000'000;  // of all renderings of one conv
 class Counter {
  public:
   Counter(const ChatTemplate& chat, const Conversation& conversation, const ChatVariables& variables, std::string_view where)
-      : chat_(chat),
-        conversation_(conversation),
-        variables_(variables),
-        where_(where) {}
+      : chat_(chat), conversation_(conversation), variables_(variables), where_(where) {}
 
   CountedChat count(LossKind kind) {
     CountedChat out{render(messages().size(), GenerationPrompt::kNone), {}};

@@ -47,7 +47,12 @@ Text charged(Interpreter& in, const Value& value) {
   in.budget()->take(out.size() >> 5);
   return out;
 }
-Value lowered(Interpreter& in, const Value& value) { return value.is_text() ? Value(lower(charged(in, value))) : value; }
+
+// As part_of(), in lower case unless cases differ.
+Value key_of(Interpreter& in, const Value& item, const Value* attribute, const Value* with_case) {
+  Value key = part_of(in, item, attribute);
+  return flag(with_case) || !key.is_text() ? key : Value(lower(charged(in, key)));
+}
 
 std::vector<Value> sorted(Interpreter& in, std::vector<Value> items, const std::vector<Value>& keys, bool reversed) {
   std::vector<std::size_t> order(items.size());
@@ -147,8 +152,7 @@ Value dict_sort(Interpreter& in, const Value& value, const Given& given) {
   in.budget()->take(value.dict().entries.size());
   for (const auto& entry : value.dict().entries) {
     items.push_back(tuple_of(entry));
-    keys.push_back(by == "key" ? entry.first : entry.second);
-    if (!flag(given[0])) keys.back() = lowered(in, keys.back());
+    keys.push_back(key_of(in, by == "key" ? entry.first : entry.second, nullptr, given[0]));
   }
   return list_of(sorted(in, std::move(items), keys, flag(given[2])));
 }
@@ -158,11 +162,44 @@ Value sort(Interpreter& in, const Value& value, const Given& given) {
   std::vector<Value> items = in.items(value);
   if (given[2] != nullptr && given[2]->is_text() && given[2]->text().bytes.find(',') != std::string::npos)
     throw Refusal("sort by several attributes");
-  for (const Value& item : items) {
-    keys.push_back(part_of(in, item, given[2]));
-    if (!flag(given[1])) keys.back() = lowered(in, keys.back());
-  }
+  for (const Value& item : items) keys.push_back(key_of(in, item, given[2], given[1]));
   return list_of(sorted(in, std::move(items), keys, flag(given[0])));
+}
+
+// A tuple of key and list for each key, which is spelled as the first item has it.
+Value group_by(Interpreter& in, const Value& value, const Given& given) {
+  if (given[1] != nullptr) throw Refusal("groupby with a default");
+  std::vector<Value> items = in.items(value), keys, groups;
+  for (const Value& item : items) keys.push_back(key_of(in, item, given[0], given[2]));
+  items = sorted(in, std::move(items), keys, false);
+  for (std::size_t begin = 0, end = 0; begin < items.size(); begin = end) {
+    const Value key = key_of(in, items[begin], given[0], given[2]);
+    std::vector<Value> group;
+    for (; end < items.size() && is_equal(key_of(in, items[end], given[0], given[2]), key, in.budget()); ++end)
+      group.push_back(items[end]);
+    groups.emplace_back(List{.type = Sequence::kTuple,
+                             .items = {part_of(in, items[begin], given[0]), list_of(std::move(group))},
+                             .is_group = true});
+  }
+  return list_of(std::move(groups));
+}
+
+template <bool kMost>
+Value extreme(Interpreter& in, const Value& value, const Given& given) {
+  Value best = undefined("the least or most of nothing"), best_key;
+  for (const Value& item : in.items(value)) {
+    Value key = key_of(in, item, given[1], given[0]);
+    if (!best.is_undefined() && !(kMost ? is_less(best_key, key, in.budget()) : is_less(key, best_key, in.budget()))) continue;
+    best = item, best_key = std::move(key);
+  }
+  return best;
+}
+
+Value sum(Interpreter& in, const Value& value, const Given& given) {
+  Value total = given[1] == nullptr ? Value(std::int64_t{0}) : *given[1];
+  if (total.is_text()) throw Refusal("sum of texts");
+  for (const Value& item : in.items(value)) total = arithmetic("+", total, part_of(in, item, given[0]), in.budget());
+  return total;
 }
 
 Value first(Interpreter& in, const Value& value, const Given&) {
@@ -284,13 +321,16 @@ Value safe(Interpreter& in, const Value& value, const Given&) {
 Value title_words(Interpreter& in, const Value& value, const Given&) {
   const Text text = charged(in, value);
   Text out;
-  bool begins = true;
-  for (std::size_t at = 0; at < text.size();) {
-    const auto [c, size] = code_point_at(text.bytes, at);
-    const Text letter = text.part(at, at + size);
-    out.append(begins ? upper(letter) : lower(letter));
-    begins = is_space(c) || (c < 0x80 && std::string_view("-({[<").find(static_cast<char>(c)) != std::string_view::npos);
-    at += size;
+  const auto ends = [](char32_t c) { return is_space(c) || c == '-' || c == '(' || c == '{' || c == '[' || c == '<'; };
+  for (std::size_t at = 0, end = 0; at < text.size(); at = end) {
+    const auto [first, size] = code_point_at(text.bytes, at);
+    end = at + size;
+    for (char32_t c = first; !ends(c) && end < text.size();) {
+      const CodePoint next = code_point_at(text.bytes, end);
+      end += next.size, c = next.value;
+    }
+    out.append(upper(text.part(at, at + size)));
+    out.append(lower(text.part(at + size, end)));
   }
   in.budget()->take(text.size() >> 3);
   return out;
@@ -317,8 +357,7 @@ Value unique(Interpreter& in, const Value& value, const Given& given) {
   List out{.type = Sequence::kIterator};
   Dict seen;
   for (const Value& item : in.items(value)) {
-    Value key = part_of(in, item, given[1]);
-    if (!flag(given[0])) key = lowered(in, key);
+    Value key = key_of(in, item, given[1], given[0]);
     if (seen.find(key, in.budget()) != nullptr) continue;
     seen.set(std::move(key), true, in.budget());
     out.items.push_back(item);
@@ -333,23 +372,24 @@ Value trim(Interpreter& in, const Value& value, const Given& given) {
 constexpr NamedFilter kFilters[] = {
     {"abs", absolute},
     {"capitalize", changed<capitalize>},
-    {"count", length},
-    {"d", or_default, {"default_value", "boolean"}},
-    {"default", or_default, {"default_value", "boolean"}},
+    {"count length", length},
+    {"d default", or_default, {"default_value", "boolean"}},
     {"dictsort", dict_sort, {"case_sensitive", "by", "reverse"}},
     {"first", first},
     {"float", to_float, {"default"}},
+    {"groupby", group_by, {"attribute", "default", "case_sensitive"}, 1},
     {"indent", indent, {"width", "first", "blank"}},
     {"int", to_int, {"default", "base"}},
     {"items", items_of},
     {"join", join, {"d", "attribute"}},
     {"last", last},
-    {"length", length},
     {"list", [](Interpreter& in, const Value& v, const Given&) -> Value { return list_of(in.items(v)); }},
     {"lower", changed<lower>},
     {.name = "map", .apply_to_all = map},
     {.name = "reject", .apply_to_all = select<false, false>},
     {.name = "rejectattr", .apply_to_all = select<true, false>},
+    {"max", extreme<true>, {"case_sensitive", "attribute"}},
+    {"min", extreme<false>, {"case_sensitive", "attribute"}},
     {"replace", replace_all, {"old", "new", "count"}, 2},
     {"reverse", reverse},
     {"safe", safe},
@@ -357,6 +397,7 @@ constexpr NamedFilter kFilters[] = {
     {.name = "selectattr", .apply_to_all = select<true, true>},
     {"sort", sort, {"reverse", "case_sensitive", "attribute"}},
     {"string", [](Interpreter& in, const Value& v, const Given&) -> Value { return v.is_text() ? v : in.str(v); }},
+    {"sum", sum, {"attribute", "start"}},
     {"title", title_words},
     {"tojson", to_json, {"ensure_ascii", "indent", "separators", "sort_keys"}},
     {"trim", trim, {"chars"}},
@@ -401,34 +442,26 @@ struct NamedTest {
   std::string_view name;
   Test test;
 };
+// The first are operators, too.
 constexpr NamedTest kTests[] = {
-    {"!=", unequal_to},
-    {"<", less_than},
-    {"<=", at_most},
-    {"==", equal_to},
-    {">", greater_than},
-    {">=", at_least},
+    {"== eq equalto", equal_to},
+    {"!= ne", unequal_to},
+    {"< lt lessthan", less_than},
+    {"<= le", at_most},
+    {"> gt greaterthan", greater_than},
+    {">= ge", at_least},
+    {"in", [](Interpreter& in, const Value& v, const Arguments& a) { return in.contains(only(a), v); }},
     {"boolean", plain<[](const Value& v) { return v.is(Kind::kBool); }>},
     {"callable", plain<is_callable>},
     {"defined", plain<[](const Value& v) { return !v.is_undefined(); }>},
     {"divisibleby", [](Interpreter& in, const Value& v, const Arguments& a) { return has_rest(in, v, only(a), 0); }},
-    {"eq", equal_to},
-    {"equalto", equal_to},
     {"even",
      [](Interpreter& in, const Value& v, const Arguments& a) { return a.bind("even", {}), has_rest(in, v, std::int64_t{2}, 0); }},
     {"false", plain<[](const Value& v) { return v.is(Kind::kBool) && !v.boolean(); }>},
     {"float", plain<[](const Value& v) { return v.is(Kind::kFloat); }>},
-    {"ge", at_least},
-    {"greaterthan", greater_than},
-    {"gt", greater_than},
-    {"in", [](Interpreter& in, const Value& v, const Arguments& a) { return in.contains(only(a), v); }},
     {"integer", plain<[](const Value& v) { return v.is(Kind::kInteger) || v.is(Kind::kLarge); }>},
     {"iterable", plain<is_iterable>},
-    {"le", at_most},
-    {"lessthan", less_than},
-    {"lt", less_than},
     {"mapping", plain<[](const Value& v) { return v.is_dict(); }>},
-    {"ne", unequal_to},
     {"none", plain<[](const Value& v) { return v.is_none(); }>},
     {"number", plain<[](const Value& v) { return v.is_number() || v.is(Kind::kLarge); }>},
     {"odd",
@@ -447,6 +480,13 @@ std::string names_of(const Rows& rows) {
   return out;
 }
 
+// A row whose names, with spaces between, have this one among them; or nullptr.
+template <class Rows>
+auto row_of(const Rows& rows, std::string_view name) {
+  const auto* const found = std::ranges::find_if(rows, [&](const auto& row) { return has_word(row.name, name); });
+  return found == std::end(rows) ? nullptr : found;
+}
+
 }  // namespace
 
 Value NamedFilter::operator()(Interpreter& in, const Value& value, const Arguments& all) const {
@@ -455,13 +495,10 @@ Value NamedFilter::operator()(Interpreter& in, const Value& value, const Argumen
   return apply(in, value, all.bind(name, std::span(parameters).first(count), num_required));
 }
 
-Filter find_filter(std::string_view name) {
-  const auto* const found = std::ranges::find(kFilters, name, &NamedFilter::name);
-  return found == std::end(kFilters) ? nullptr : found;
-}
+Filter find_filter(std::string_view name) { return row_of(kFilters, name); }
 Test find_test(std::string_view name) {
-  const auto* const found = std::ranges::find(kTests, name, &NamedTest::name);
-  return found == std::end(kTests) ? nullptr : found->test;
+  const NamedTest* const found = row_of(kTests, name);
+  return found == nullptr ? nullptr : found->test;
 }
 void refuse_filter(std::string_view name) {
   throw Refusal(fmt::format("the filter {}; known are {}", in_quotes(name), names_of(kFilters)));

@@ -4,6 +4,8 @@
 #include <iterator>
 #include <span>
 
+#include "core/json_reader.h"
+#include "core/utf8.h"
 #include "data/chat/jinja_filters.h"
 #include "data/chat/python_text.h"
 
@@ -17,22 +19,46 @@ Value texts(std::vector<Text> parts) {
 }
 
 // All that Python's types have: a template may ask for the others, too, and gets no attribute, or an item of a dict.
-constexpr std::string_view kTextMethods[] = {
-    "capitalize", "casefold", "center", "count", "encode", "endswith", "expandtabs", "find", "format", "format_map", "index",
-    "isalnum", "isalpha", "isascii", "isdecimal", "isdigit", "isidentifier", "islower", "isnumeric", "isprintable", "isspace",
-    "istitle", "isupper", "join", "ljust", "lower", "lstrip", "maketrans", "partition", "removeprefix", "removesuffix", "replace",
-    "rfind", "rindex", "rjust", "rpartition", "rsplit", "rstrip", "split", "splitlines", "startswith", "strip", "swapcase", "title",
-    "translate", "upper", "zfill"};
-constexpr std::string_view kDictMethods[] = {"copy", "fromkeys", "get", "items", "keys", "values"};
-constexpr std::string_view kDictChanges[] = {"clear", "pop", "popitem", "setdefault", "update"};
-constexpr std::string_view kListMethods[] = {"copy", "count", "index"};
-constexpr std::string_view kListChanges[] = {"append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"};
-constexpr std::string_view kNumberMethods[] = {"as_integer_ratio", "bit_count",    "bit_length", "conjugate", "denominator",
-                                               "from_bytes",       "fromhex",      "hex",        "imag",      "is_integer",
-                                               "numerator",        "real",         "to_bytes"};
+constexpr std::string_view kTextMethods =
+    "capitalize casefold center count encode endswith expandtabs find format format_map index isalnum isalpha isascii isdecimal "
+    "isdigit isidentifier islower isnumeric isprintable isspace istitle isupper join ljust lower lstrip maketrans partition "
+    "removeprefix removesuffix replace rfind rindex rjust rpartition rsplit rstrip split splitlines startswith strip swapcase "
+    "title translate upper zfill";
+constexpr std::string_view kDictMethods = "copy fromkeys get items keys values";
+constexpr std::string_view kDictChanges = "clear pop popitem setdefault update";
+constexpr std::string_view kListMethods = "copy count index";
+constexpr std::string_view kListChanges = "append clear extend insert pop remove reverse sort";
+constexpr std::string_view kNumberMethods =
+    "as_integer_ratio bit_count bit_length conjugate denominator from_bytes fromhex hex imag is_integer numerator real to_bytes";
 
-bool is_one_of(std::span<const std::string_view> names, std::string_view name) {
-  return std::ranges::find(names, name) != names.end();
+// Fields are {}, or {0} and {name}, without conversions and formats.
+Text formatted(Interpreter& in, const Text& text, const Arguments& all) {
+  Text out;
+  std::size_t at = 0, next = 0;
+  bool counts = false;
+  for (std::size_t open; (open = text.bytes.find_first_of("{}", at)) != std::string::npos;) {
+    in.budget()->take();
+    out.append(text, at, open);
+    at = open + 2;
+    if (at <= text.size() && text.bytes[open + 1] == text.bytes[open]) {
+      out.append(text, open, open + 1);
+      continue;
+    }
+    const std::size_t close = text.bytes.find('}', open);
+    at = close + 1;
+    const std::string field = text.bytes.substr(open + 1, close == std::string::npos ? close : close - open - 1);
+    const auto named = std::ranges::find(all.keywords, field, &std::pair<std::string, Value>::first);
+    const bool is_number = field.size() < 4 && field.find_first_not_of("0123456789") == field.npos;
+    const std::size_t place = !is_number ? all.positional.size() : field.empty() ? next++ : std::stoul(field);
+    counts = counts || (is_number && !field.empty());
+    if (close <= open || close == std::string::npos || (counts && next > 0) ||
+        (place >= all.positional.size() && named == all.keywords.end()))
+      throw Refusal(fmt::format("the field {} of format()", in_quotes(field)));
+    out.append(in.str(place < all.positional.size() ? all.positional[place] : named->second));
+  }
+  out.append(text, at, text.size());
+  in.budget()->take_bytes(out.size());
+  return out;
 }
 
 Value text_method(Interpreter& in, const Text& text, const std::string& name, const Arguments& all) {
@@ -47,11 +73,23 @@ Value text_method(Interpreter& in, const Text& text, const std::string& name, co
   if (name == "strip" || name == "lstrip" || name == "rstrip")
     return strip(text, characters_of(in, all.bind(name, {""})[0], name),
                  name == "strip" ? Ends::kBoth : name == "lstrip" ? Ends::kLeft : Ends::kRight);
-  if (name == "split") {
+  if (name == "split" || name == "rsplit") {
     const auto given = all.bind(name, {"sep", "maxsplit"});
     const Text* const separator = given[0] == nullptr || given[0]->is_none() ? nullptr : &text_of(*given[0], name);
-    return texts(split(text, separator, whole_of(given[1], -1, name), in.budget()));
+    std::int64_t most = whole_of(given[1], -1, name);
+    if (name == "split") return texts(split(text, separator, most, in.budget()));
+    if (separator == nullptr || separator->size() == 0) throw Refusal("rsplit() without a separator");
+    std::vector<Text> parts;
+    std::size_t end = text.size();
+    in.budget()->take(text.size() * separator->size() >> 8);
+    for (std::size_t at; most != 0 && end >= separator->size() &&
+                         (at = text.bytes.rfind(separator->bytes, end - separator->size())) != std::string::npos; --most)
+      in.budget()->take(), parts.push_back(text.part(at + separator->size(), end)), end = at;
+    parts.push_back(text.part(0, end));
+    std::ranges::reverse(parts);
+    return texts(std::move(parts));
   }
+  if (name == "format") return formatted(in, text, all);
   if (name == "startswith") return ends([&](const std::string& it) { return text.bytes.starts_with(it); });
   if (name == "endswith") return ends([&](const std::string& it) { return text.bytes.ends_with(it); });
   if (name == "replace") {
@@ -70,6 +108,7 @@ Value text_method(Interpreter& in, const Text& text, const std::string& name, co
     if (name == "removeprefix") return text.part(text.bytes.starts_with(what.bytes) ? what.size() : 0, text.size());
     return text.part(0, text.size() - (text.bytes.ends_with(what.bytes) ? what.size() : 0));
   }
+  if (name == "count") return split(text, &text_of(*all.bind(name, {""}, 1)[0], name), -1, in.budget()).size() - 1;
   if (name == "find") {
     const std::size_t at = find_text(text.bytes, text_of(*all.bind(name, {""}, 1)[0], name).bytes);
     return at == std::string_view::npos ? Value(std::int64_t{-1}) : Value(count_code_points(text.bytes.substr(0, at)));
@@ -132,15 +171,15 @@ Value join_items(Interpreter& in, const std::vector<Value>& items, const Text& s
 }
 
 bool has_method(const Value& value, std::string_view name) {
-  if (value.is_text()) return is_one_of(kTextMethods, name);
-  if (value.is_dict()) return is_one_of(kDictMethods, name);
-  if (value.is_number()) return is_one_of(kNumberMethods, name);
-  return value.is_list() && value.list().type <= List::Type::kRange && is_one_of(kListMethods, name);
+  if (value.is_text()) return has_word(kTextMethods, name);
+  if (value.is_dict()) return has_word(kDictMethods, name);
+  if (value.is_number()) return has_word(kNumberMethods, name);
+  return value.is_list() && value.list().type <= List::Type::kRange && has_word(kListMethods, name);
 }
 
 bool changes_its_object(const Value& value, std::string_view name) {
-  return value.is_dict() ? is_one_of(kDictChanges, name)
-                         : value.is_list() && value.list().type == List::Type::kList && is_one_of(kListChanges, name);
+  return value.is_dict() ? has_word(kDictChanges, name)
+                         : value.is_list() && value.list().type == List::Type::kList && has_word(kListChanges, name);
 }
 
 Value call_method(Interpreter& in, const Method& method, const Arguments& all) {

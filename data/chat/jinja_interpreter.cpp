@@ -120,7 +120,7 @@ Interpreter::Flow Interpreter::run(const Node& node, Text* out) {
       append(value.is_text() ? value.text() : str(value));
       return Flow::kOn;
     }
-    case NodeKind::kFor: return run_loop(node, out);
+    case NodeKind::kFor: return run_loop(node, eval(*node.kids[1]), 0, out);
     case NodeKind::kIf: return run(is_true(eval(*node.kids[0])) ? node.body : node.otherwise, out);
     case NodeKind::kSet: assign(*node.kids[0], eval(*node.kids[1])); return Flow::kOn;
     case NodeKind::kSetBlock:
@@ -139,6 +139,17 @@ Interpreter::Flow Interpreter::run(const Node& node, Text* out) {
       macro_values_.push_back({&node, frame_});
       bind(*frame_, node.symbol, &std::as_const(macro_values_.back()));
       return Flow::kOn;
+    case NodeKind::kCallBlock: {
+      const Macro* const body = &macro_values_.emplace_back(node.kids[1].get(), frame_);
+      const Node& called = *node.kids[0];
+      const Value callee = eval_kid(called, 0);
+      Arguments given = arguments(called);
+      given.keywords.emplace_back("caller", body);
+      const Value made = call(callee, given);
+      if (!made.is_text()) throw Refusal(fmt::format("a call block whose call gives a {}", type_name(made)));
+      append(made.text());
+      return Flow::kOn;
+    }
     case NodeKind::kGeneration: {
       Text text;
       run_inside(node.body, &text);
@@ -158,7 +169,7 @@ bool Interpreter::advance(Loop& loop, Value* item) {
     *item = loop.items[loop.next++];
     if (loop.condition == nullptr) return true;
     const std::shared_ptr<Frame> inner = std::exchange(frame_, std::make_shared<Frame>(loop.outer));
-    assign(*loop.target, *item);
+    assign(*loop.node->kids[0], *item);
     const bool passes = is_true(eval(*loop.condition));
     frame_ = inner;
     if (passes) return true;
@@ -166,12 +177,11 @@ bool Interpreter::advance(Loop& loop, Value* item) {
   return false;
 }
 
-Interpreter::Flow Interpreter::run_loop(const Node& node, Text* out) {
-  const Value iterable = eval(*node.kids[1]);
+Interpreter::Flow Interpreter::run_loop(const Node& node, const Value& iterable, std::int64_t depth0, Text* out) {
   at_ = &node;
   Loop& loop = loops_.emplace_back();
   loop.items = items(iterable);
-  loop.target = node.kids[0].get(), loop.condition = node.kids[2].get();
+  loop.node = &node, loop.condition = node.kids[2].get(), loop.depth0 = depth0;
   loop.outer = frame_;
   if (loop.condition == nullptr) loop.length = std::ssize(loop.items);
   bool was_completed =

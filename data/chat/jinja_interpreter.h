@@ -49,10 +49,10 @@ struct Macro {
 struct Loop {
   std::vector<Value> items;  // those from `next` on are still to come
   std::size_t next = 0;
-  const Node* target = nullptr;
+  const Node* node = nullptr;
   const Node* condition = nullptr;  // that items must pass
   std::shared_ptr<Frame> outer;
-  std::int64_t index0 = -1;
+  std::int64_t index0 = -1, depth0 = 0;
   std::optional<std::int64_t> length;
   Value current, before;
   std::optional<Value> after;  // that `last` or `nextitem` looked for
@@ -97,7 +97,7 @@ class Interpreter {
 
   Flow run(const Body& body, Text* out);
   Flow run(const Node& node, Text* out);
-  Flow run_loop(const Node& node, Text* out);
+  Flow run_loop(const Node& node, const Value& iterable, std::int64_t depth0, Text* out);
   // In a frame of its own.
   Flow run_inside(const Body& body, Text* out);
   void assign(const Node& target, const Value& value);

@@ -102,6 +102,8 @@ Value Interpreter::attribute(const Value& object, const std::string& name) {
   }
   if (object.is(Kind::kMacro) || object.is(Kind::kFunction))
     throw Refusal(fmt::format("the attribute {} of a {}", in_quotes(name), type_name(object)));
+  if (object.is_list() && object.list().is_group && (name == "grouper" || name == "list"))
+    return object.list().items[name == "list"];
   if (object.is(Kind::kLoop)) return loop_attribute(object.loop(), name);
   if (changes_its_object(object, name))
     return undefined(fmt::format("{}() would change a {}, as Hugging Face does not let templates do", name, type_name(object)));
@@ -188,6 +190,8 @@ Value Interpreter::loop_attribute(Loop& loop, std::string_view name) {
   if (name == "last") return !peek();
   if (name == "previtem") return loop.index0 > 0 ? loop.before : undefined("there is no previous item");
   if (name == "nextitem") return peek() ? *loop.after : undefined("there is no next item");
+  if (name == "depth0") return loop.depth0;
+  if (name == "depth") return loop.depth0 + 1;
   if (name == "cycle") return Method{&loop, "cycle"};
   if (name == "length" || name == "revindex" || name == "revindex0") {
     if (!loop.length) {
@@ -198,7 +202,7 @@ Value Interpreter::loop_attribute(Loop& loop, std::string_view name) {
     }
     return *loop.length - (name == "length" ? 0 : name == "revindex" ? loop.index0 : loop.index0 + 1);
   }
-  if (name == "depth" || name == "depth0" || name == "changed") throw Refusal(fmt::format("loop.{}", name));
+  if (name == "changed") throw Refusal("loop.changed");
   return undefined(fmt::format("loop.{} is undefined", name));
 }
 
@@ -208,6 +212,16 @@ Value Interpreter::call(const Value& callee, const Arguments& arguments) {
   switch (callee.kind()) {
     case Kind::kFunction: return call_function(callee.function(), arguments);
     case Kind::kMacro: return call_macro(callee.macro(), arguments);
+    case Kind::kLoop: {
+      const Loop& loop = callee.loop();
+      if (loop.node->name.empty()) throw Refusal("a call of a loop that is not recursive");
+      if (++macros_ > kMaxMacros) throw Refusal(fmt::format("loops more than {} deep in each other", kMaxMacros));
+      const std::shared_ptr<Frame> caller = std::exchange(frame_, loop.outer);
+      Text out;
+      run_loop(*loop.node, *arguments.bind("loop", {"iterable"}, 1)[0], loop.depth0 + 1, &out);
+      frame_ = caller, --macros_;
+      return out;
+    }
     case Kind::kMethod: return call_method(*this, callee.method(), arguments);
     case Kind::kUndefined: throw Refusal(*callee.undefined().hint);
     default: throw Refusal(fmt::format("a call of a {}", type_name(callee)));
@@ -218,18 +232,21 @@ Value Interpreter::call_macro(const Macro& macro, const Arguments& arguments) {
   const Node& node = *macro.node;
   if (macros_ >= kMaxMacros) throw Refusal(fmt::format("macros more than {} deep in each other", kMaxMacros));
   const auto frame = std::make_shared<Frame>(macro.frame);
-  const std::vector<std::string_view> parameters(node.words.begin(), node.words.end());
+  std::vector<std::string_view> parameters(node.words.begin(), node.words.end());
+  if (node.symbols.size() > parameters.size() && arguments.positional.size() <= parameters.size())
+    parameters.emplace_back("caller");
   const auto given = arguments.bind(fmt::format("the macro {}", node.name), parameters);
   for (std::size_t i = 0; i < given.size(); ++i)
     if (given[i] != nullptr) bind(*frame, node.symbols[i], *given[i]);
   const std::shared_ptr<Frame> caller = std::exchange(frame_, frame);
   ++macros_;
-  const std::size_t first_default = given.size() - node.kids.size();
+  const std::size_t first_default = node.words.size() - node.kids.size();
   for (std::size_t i = 0; i < given.size(); ++i) {
     if (given[i] != nullptr) continue;
     bind(*frame, node.symbols[i],
-         i >= first_default ? eval(*node.kids[i - first_default])
-                            : undefined(fmt::format("the parameter {} was not given", in_quotes(node.words[i]))));
+         i >= first_default && i < node.words.size()
+             ? eval(*node.kids[i - first_default])
+             : undefined(fmt::format("the parameter {} was not given", in_quotes(parameters[i]))));
   }
   Text out;
   run(node.body, &out);

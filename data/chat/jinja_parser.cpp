@@ -17,7 +17,7 @@ namespace {
 
 constexpr int kMaxHeight = 400;         // of trees: chains of + grow it
 constexpr std::size_t kMaxNames = 255;  // of parameters, and of arguments that have names
-constexpr std::string_view kStatements = "set, for, if, macro, filter, generation, break and continue are known";
+constexpr std::string_view kStatements = "set, for, if, macro, call, filter, generation, break and continue are known";
 
 class Parser : private TokenReader {
  public:
@@ -100,6 +100,7 @@ class Parser : private TokenReader {
     if (word == "for") return for_statement(at);
     if (word == "if") return if_statement(at, "endif");
     if (word == "macro") return macro_statement(at);
+    if (word == "call") return call_statement(at);
     if (word == "filter") return filter_statement(at);
     if (word == "generation") {
       program_->has_generation = true;
@@ -131,7 +132,7 @@ class Parser : private TokenReader {
     expect("in");
     add(out, tuple(false, {"recursive"}));
     add(out, take("if") ? expression() : nullptr);
-    if (is("recursive")) refuse("a recursive loop");
+    if (take("recursive")) out->name = "recursive";
     ++loops_;
     out->body = block({"else", "endfor"});
     --loops_;
@@ -158,18 +159,36 @@ class Parser : private TokenReader {
     out->name = name();
     out->symbol = symbol(out->name);
     expect("(");
+    parameters(out);
+    macro_body(out, "endmacro");
+    return out;
+  }
+  NodePtr call_statement(Position at) {
+    NodePtr body = node(NodeKind::kMacro, at);
+    body->name = "caller";
+    if (take("(")) parameters(body);
+    NodePtr called = unary(false);
+    if (called->kind != NodeKind::kCall) throw SyntaxRefusal(at, "{% call %} of what is no call");
+    macro_body(body, "endcall");
+    return node(NodeKind::kCallBlock, at, std::move(called), std::move(body));
+  }
+  void parameters(const NodePtr& out) {
     while (!take(")")) {
       if (!out->words.empty()) expect(",");
       if (out->words.size() == kMaxNames) refuse(fmt::format("more than {} parameters", kMaxNames));
+      if (is("caller")) refuse("a parameter caller");
       out->words.push_back(name());
       out->symbols.push_back(symbol(out->words.back()));
       if (take("=")) add(out, expression());
       else if (!out->kids.empty()) refuse("a parameter without a default behind one with a default");
     }
-    const int macros = std::exchange(macros_, 1);
-    out->body = closed_block("endmacro");
+  }
+  // One that has the name `caller` in it takes that as an argument, too: its last symbol.
+  void macro_body(const NodePtr& out, std::string_view end) {
+    const int macros = std::exchange(macros_, 1), callers = callers_;
+    out->body = closed_block(end);
     macros_ = macros;
-    return out;
+    if (callers_ > callers) out->symbols.push_back(symbol("caller"));
   }
 
   NodePtr filter_statement(Position at) {
@@ -321,7 +340,8 @@ class Parser : private TokenReader {
         if (it.text == "true" || it.text == "True") return constant(true);
         if (it.text == "false" || it.text == "False") return constant(false);
         if (it.text == "none" || it.text == "None") return constant({});
-        if (macros_ > 0 && (it.text == "varargs" || it.text == "kwargs" || it.text == "caller"))
+        if (macros_ > 0 && it.text == "caller") ++callers_;
+        if (macros_ > 0 && (it.text == "varargs" || it.text == "kwargs"))
           refuse(fmt::format("{} in a macro", it.text));
         if (it.text == "self" || it.text == "super" || it.text == "cycler" || it.text == "joiner" || it.text == "lipsum")
           refuse(fmt::format("Jinja's {}", it.text));
@@ -460,7 +480,7 @@ class Parser : private TokenReader {
 
   Program* program_;
   std::map<std::string, int> symbols_;
-  int loops_ = 0, macros_ = 0;
+  int loops_ = 0, macros_ = 0, callers_ = 0;
 };
 
 }  // namespace

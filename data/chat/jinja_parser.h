@@ -41,11 +41,12 @@ enum class NodeKind : std::uint8_t {
   // Statements.
   kText,              // `constant`
   kOutput,            // an expression
-  kFor,               // target, iterable, condition or nullptr; `body`, `otherwise`
+  kFor,               // target, iterable, condition or nullptr; `body`, `otherwise`; a `name` where it is recursive
   kIf,                // condition; `body`, `otherwise`
   kSet,               // target, value; targets are kName, kAttribute of a name, kTuple
   kSetBlock,          // target, then filters from the inside to the outside; `body`
-  kMacro,             // defaults of the last parameters; `words` and `symbols`: parameters; `body`
+  kMacro,             // defaults of the last parameters; `words` and `symbols`: parameters, then `caller`; `body`
+  kCallBlock,         // a call, the macro that it gets as `caller`
   kFilterBlock,       // filters from the inside to the outside; `body`
   kGeneration,        // `body`
   kBreak, kContinue,

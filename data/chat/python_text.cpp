@@ -20,11 +20,41 @@ namespace {
 
 enum class Case : std::uint8_t { kUpper, kLower };
 
-void append_in_case(const Text& text, std::size_t begin, std::size_t end, Case to, Text* out) {
+// Where the code point begins that ends at `end`.
+std::size_t begin_of_last(std::string_view text, std::size_t end) {
+  do --end;
+  while (end > 0 && (text[end] & 0xC0) == 0x80);
+  return end;
+}
+
+bool is_cased(char32_t c) {
+  const bool is_usual = (c | 0x20) - 'a' < 26 || c == 0x3A3;
+  return is_usual || value_in(kUpperRuns, c) != 0 || value_in(kLowerRuns, c) != 0 || !kUpperTexts.of(c).empty();
+}
+
+// Whether a capital sigma from `begin` to `end` ends a word: a letter with cases stands before it and none behind. Those that may
+// stand between are known of ASCII, of marks and of quotes.
+bool ends_word(std::string_view text, std::size_t begin, std::size_t end) {
+  const auto stands_between = [](char32_t c) {
+    return c < 0x80 ? std::string_view("'.:^`").find(static_cast<char>(c)) != std::string_view::npos
+                    : (c >= 0x300 && c < 0x370) || c == 0x384 || c == 0xB7 || c == 0x2018 || c == 0x2019;
+  };
+  const auto is_letter = [&](char32_t c) {
+    if (is_cased(c) || c < 0x80 || is_space(c) || (c >= 0x2010 && c < 0x2060) || (c >= 0x3000 && c < 0xA000)) return is_cased(c);
+    throw Refusal("the lower case of the letter \xCE\xA3 beside a character that is not known there");
+  };
+  while (begin > 0 && stands_between(code_point_at(text, begin_of_last(text, begin)).value)) begin = begin_of_last(text, begin);
+  while (end < text.size() && stands_between(code_point_at(text, end).value)) end += code_point_at(text, end).size;
+  return begin > 0 && is_letter(code_point_at(text, begin_of_last(text, begin)).value) &&
+         !(end < text.size() && is_letter(code_point_at(text, end).value));
+}
+
+Text in_case(const Text& text, std::size_t begin, std::size_t end, Case to) {
   const auto convert = [](std::span<const CodePointRun> runs, std::span<const char32_t> parts, char32_t c, std::string* out) {
     for (const char32_t part : parts) append_utf8(*out, part);
     if (parts.empty()) append_utf8(*out, static_cast<char32_t>(static_cast<std::int32_t>(c) + value_in(runs, c)));
   };
+  Text out;
   std::string converted;
   for (std::size_t at = begin; at < end;) {
     const CodePoint c = code_point_at(text.bytes, at);
@@ -33,22 +63,16 @@ void append_in_case(const Text& text, std::size_t begin, std::size_t end, Case t
       const bool changes = to == Case::kUpper ? c.value >= 'a' && c.value <= 'z' : c.value >= 'A' && c.value <= 'Z';
       converted += static_cast<char>(changes ? c.value ^ 0x20 : c.value);
     } else if (to == Case::kUpper) convert(kUpperRuns, kUpperTexts.of(c.value), c.value, &converted);
-    else if (c.value == 0x3A3) throw Refusal("the lower case of the letter \xCE\xA3, which depends on its place in the word");
+    else if (c.value == 0x3A3) append_utf8(converted, ends_word(text.bytes, at, at + c.size) ? 0x3C2 : 0x3C3);
     else convert(kLowerRuns, kLowerTexts.of(c.value), c.value, &converted);
-    out->append(converted, text.marks[at]);
+    out.append(converted, text.marks[at]);
     at += c.size;
   }
+  return out;
 }
 
 bool ends_line(char32_t c) {
   return (c >= 0x0A && c <= 0x0D) || (c >= 0x1C && c <= 0x1E) || c == 0x85 || c == 0x2028 || c == 0x2029;
-}
-
-// Where the code point begins that ends at `end`.
-std::size_t begin_of_last(std::string_view text, std::size_t end) {
-  do --end;
-  while (end > 0 && (text[end] & 0xC0) == 0x80);
-  return end;
 }
 
 // Where what is left of a text begins and ends.
@@ -87,6 +111,14 @@ std::size_t place_of_code_point(std::string_view text, std::size_t index) {
   std::size_t at = 0;
   for (; index > 0 && at < text.size(); --index) at += code_point_at(text, at).size;
   return at;
+}
+
+bool has_word(std::string_view words, std::string_view word) {
+  for (std::size_t at = 0; (at = words.find(word, at)) != words.npos; ++at) {
+    const std::size_t end = at + word.size();
+    if ((at == 0 || words[at - 1] == ' ') && (end == words.size() || words[end] == ' ')) return word.find(' ') == word.npos;
+  }
+  return false;
 }
 
 std::size_t find_text(std::string_view text, std::string_view what, std::size_t from) {
@@ -203,25 +235,15 @@ Text slice(const Text& text, std::optional<std::int64_t> begin, std::optional<st
   return out;
 }
 
-Text upper(const Text& text) {
-  Text out;
-  append_in_case(text, 0, text.size(), Case::kUpper, &out);
-  return out;
-}
-
-Text lower(const Text& text) {
-  Text out;
-  append_in_case(text, 0, text.size(), Case::kLower, &out);
-  return out;
-}
+Text upper(const Text& text) { return in_case(text, 0, text.size(), Case::kUpper); }
+Text lower(const Text& text) { return in_case(text, 0, text.size(), Case::kLower); }
 
 Text capitalize(const Text& text) {
-  Text out;
-  if (text.size() == 0) return out;
+  if (text.size() == 0) return text;
   const CodePoint first = code_point_at(text.bytes, 0);
   if (is_between(kOtherTitle, first.value)) throw Refusal("a capital of a letter whose title case is not its upper case");
-  append_in_case(text, 0, first.size, Case::kUpper, &out);
-  append_in_case(text, first.size, text.size(), Case::kLower, &out);
+  Text out = in_case(text, 0, first.size, Case::kUpper);
+  out.append(in_case(text, first.size, text.size(), Case::kLower));
   return out;
 }
 
@@ -231,7 +253,7 @@ Text title(const Text& text) {
   for (std::size_t at = 0; at < text.size(); ++at) {
     const char c = text.bytes[at];
     if (static_cast<unsigned char>(c) >= 0x80) throw Refusal("title() of a text that is not ASCII");
-    append_in_case(text, at, at + 1, in_word ? Case::kLower : Case::kUpper, &out);
+    out.append(in_case(text, at, at + 1, in_word ? Case::kLower : Case::kUpper));
     in_word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
   }
   return out;

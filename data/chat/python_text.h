@@ -19,6 +19,8 @@ std::size_t stripped_end(std::string_view text);   // without the white space at
 
 std::size_t count_code_points(std::string_view text);
 std::size_t place_of_code_point(std::string_view text, std::size_t index);  // its first byte, or text.size()
+// Whether it is one of words with spaces between.
+bool has_word(std::string_view words, std::string_view word);
 // Like std::string_view::find, in time that grows with the sum of both sizes.
 std::size_t find_text(std::string_view text, std::string_view what, std::size_t from = 0);
 
@@ -32,7 +34,6 @@ std::vector<Text> split_lines(const Text& text, Budget* budget);
 Text replace(const Text& text, const Text& old, const Text& by, std::int64_t count);  // -1: all
 Text slice(const Text& text, std::optional<std::int64_t> begin, std::optional<std::int64_t> end, std::int64_t step);
 
-// Refuse a capital sigma, whose lower case depends on its neighbours.
 Text upper(const Text& text);
 Text lower(const Text& text);
 Text capitalize(const Text& text);

@@ -236,9 +236,9 @@ class Writer {
       if (c == static_cast<unsigned char>(quote) || c == '\\') out.append("\\", mark), out.append(bytes.substr(at, 1), mark);
       else if (c == '\n' || c == '\r' || c == '\t') out.append(c == '\n' ? "\\n" : c == '\r' ? "\\r" : "\\t", mark);
       else if (is_printable(c)) out.append(bytes.substr(at, size), mark);
-      else if (c < 0x100) out.append(fmt::format("\\x{:02x}", static_cast<std::uint32_t>(c)), mark);
-      else if (c < 0x10000) out.append(fmt::format("\\u{:04x}", static_cast<std::uint32_t>(c)), mark);
-      else out.append(fmt::format("\\U{:08x}", static_cast<std::uint32_t>(c)), mark);
+      else
+        out.append(fmt::format("\\{}{:0{}x}", c < 0x100 ? 'x' : c < 0x10000 ? 'u' : 'U', static_cast<std::uint32_t>(c),
+                               c < 0x100 ? 2 : c < 0x10000 ? 4 : 8), mark);
       at += size;
     }
     out.append(std::string_view(&quote, 1));

@@ -150,6 +150,7 @@ struct List {
   std::vector<Value> items = {};
   int nesting = 0;            // of its items
   mutable bool used = false;  // an iterator that was gone through
+  bool is_group = false;      // a tuple whose items are grouper and list, too
 };
 
 struct Dict {

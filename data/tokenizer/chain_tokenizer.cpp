@@ -14,7 +14,6 @@
 #include "data/tokenizer/byte_spelling.h"
 
 namespace trident {
-
 namespace {
 
 constexpr std::size_t kMaxAddedBytes = std::size_t{4} << 20, kMaxTextBytes = std::size_t{1} << 28;

@@ -4,7 +4,6 @@
 #include <cstdint>
 
 namespace trident {
-
 namespace {
 
 constexpr char32_t kCodePoints = 0x110000, kUsual = 0x10000;
@@ -64,17 +63,9 @@ CharSet CharSet::combined(const CharSet& other, F has) const {
   return set;
 }
 
-CharSet CharSet::operator|(const CharSet& other) const {
-  return combined(other, [](bool a, bool b) { return a || b; });
-}
-
-CharSet CharSet::operator&(const CharSet& other) const {
-  return combined(other, [](bool a, bool b) { return a && b; });
-}
-
-CharSet CharSet::operator~() const {
-  return combined({}, [](bool a, bool) { return !a; });
-}
+CharSet CharSet::operator|(const CharSet& other) const { return combined(other, [](bool a, bool b) { return a || b; }); }
+CharSet CharSet::operator&(const CharSet& other) const { return combined(other, [](bool a, bool b) { return a && b; }); }
+CharSet CharSet::operator~() const { return combined({}, [](bool a, bool) { return !a; }); }
 
 void CharSet::write_out() {
   bits_.assign(kUsual, false);

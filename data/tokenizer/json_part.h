@@ -6,8 +6,8 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <initializer_list>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -80,7 +80,7 @@ class JsonPart {
     if (value == nullptr || !value->is_array()) refuse(key, value == nullptr ? JsonValue() : *value, "a list");
     return value->items();
   }
-  std::string one_of(std::string_view key, std::initializer_list<std::string_view> known, const char* fallback = nullptr) {
+  std::string one_of(std::string_view key, std::span<const std::string_view> known, const char* fallback = nullptr) {
     const std::string found = text(key, fallback);
     if (std::ranges::find(known, found) == known.end()) refuse(key, found, fmt::format("one of {}", fmt::join(known, ", ")));
     return found;

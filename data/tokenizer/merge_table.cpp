@@ -7,7 +7,6 @@
 #include <limits>
 
 namespace trident {
-
 namespace {
 
 std::uint64_t pair_of(std::int32_t left, std::int32_t right) {

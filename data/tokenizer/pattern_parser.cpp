@@ -11,7 +11,6 @@
 #include "data/tokenizer/pattern.h"
 
 namespace trident {
-
 namespace {
 
 constexpr std::size_t kMaxPatternBytes = 16384, kMaxPatternSets = 512;
@@ -97,6 +96,7 @@ class PatternParser {
     if (take("\\A")) return anchor(Anchor::kTextBegin);
     if (take("\\z")) return anchor(Anchor::kTextEnd);
     if (dialect_ == PatternDialect::kOniguruma && take("\\Z")) return anchor(Anchor::kTextEndOrLastLine);
+    if (next_is("\\b") || next_is("\\B")) return word_edge();
     if (take(".")) return in_set(~CharSet::of_range('\n', '\n'));
     if (c == '[') {
       ++at_;
@@ -110,6 +110,20 @@ class PatternParser {
       if (fold_) set = folded(set, begin), refuse_joined(*literal, begin);
     }
     return in_set(std::move(set));
+  }
+
+  // \b has a character of words on one side alone, \B on both or none.
+  PatternNode word_edge() {
+    const bool is_edge = text_[at_ + 1] == 'b';
+    const PatternNode word = in_set(words(at_, false));
+    PatternNode all{.kind = PatternNode::Kind::kAlternatives};
+    for (const bool is_behind : {false, true}) {
+      const PatternNode behind{.kind = PatternNode::Kind::kLook, .parts = {word}, .behind = true, .negative = !is_behind};
+      const PatternNode ahead{.kind = PatternNode::Kind::kLook, .parts = {word}, .negative = is_behind == is_edge};
+      all.parts.push_back({.parts = {behind, ahead}});
+    }
+    at_ += 2;
+    return all;
   }
 
   static PatternNode anchor(Anchor which) { return {.kind = PatternNode::Kind::kAnchor, .anchor = which}; }

@@ -6,12 +6,11 @@
 #include "data/tokenizer/pattern.h"
 
 namespace trident {
-
 namespace {
 
 constexpr std::size_t kMaxInstructions = 16384;
 constexpr std::uint64_t kStepsPerByte = 64;
-constexpr std::size_t kMinBytes = 64;                 // shorter texts may take as many steps as one of this length
+constexpr std::size_t kMinBytes = 256;                // shorter texts may take as many steps as one of this length
 constexpr std::size_t kBytesAhead = std::size_t{1} << 20;   // bytes beyond the covered ones whose steps may be spent early
 constexpr std::size_t kMaxFrames = std::size_t{1} << 22;    // 96 MiB
 

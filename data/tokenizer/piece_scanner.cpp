@@ -10,7 +10,6 @@
 #include "data/tokenizer/piece_rules.h"
 
 namespace trident {
-
 namespace {
 
 using TakePieces = FunctionRef<void(std::span<const PieceScanner::Piece>)>;

@@ -18,9 +18,7 @@
 #include "data/tokenizer/built_in_files.h"
 #include "data/tokenizer/byte_spelling.h"
 #include "data/tokenizer/json_part.h"
-#include "data/tokenizer/rank_files.h"
 #include "data/tokenizer/tokenizer.h"
-#include "data/tokenizer/tokenizer_json.h"
 #include "data/tokenizer/vocabulary_files.h"
 
 namespace trident {

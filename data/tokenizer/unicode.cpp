@@ -15,20 +15,6 @@
 
 namespace trident {
 
-namespace {
-
-// Places in a table, each by how far it is from the one before.
-template <std::size_t kSize>
-constexpr std::array<std::uint16_t, kSize> places(std::string_view packed) {
-  std::array<std::uint16_t, kSize> all{};
-  PackedNumbers numbers(packed);
-  std::int32_t last = 0;
-  for (std::uint16_t& place : all) place = static_cast<std::uint16_t>(last += numbers.next_signed());
-  return all;
-}
-
-}  // namespace
-
 #include "data/tokenizer/unicode_tables.inc"
 
 namespace {
@@ -42,12 +28,16 @@ char32_t composed(char32_t first, char32_t second) {
     return kHangul + ((first - kLead) * kVowels + (second - kVowel)) * kTails;
   const bool is_open = first >= kHangul && first < kHangul + kSyllables && (first - kHangul) % kTails == 0;
   if (is_open && second > kTail && second < kTail + kTails) return first + (second - kTail);
-  const auto pair_at = [](std::uint16_t place) {
-    const std::span<const char32_t> both = kCanonical.at(place);
-    return std::pair(both[0], both[1]);
-  };
-  const auto found = std::ranges::lower_bound(kComposed, std::pair(first, second), {}, pair_at);
-  return found != kComposed.end() && pair_at(*found) == std::pair(first, second) ? kCanonical.keys[*found] : 0;
+  const auto pair_at = [](std::size_t place) { return std::pair(kCanonical.at(place)[0], kCanonical.at(place)[1]); };
+  static const std::vector<std::size_t> places = [&] {
+    std::vector<std::size_t> all;
+    for (std::size_t place = 0; place < kCanonical.keys.size(); ++place)
+      if (kCanonical.at(place).size() == 2 && !is_between(kNotComposed, kCanonical.keys[place])) all.push_back(place);
+    std::ranges::sort(all, {}, pair_at);
+    return all;
+  }();
+  const auto found = std::ranges::lower_bound(places, std::pair(first, second), {}, pair_at);
+  return found != places.end() && pair_at(*found) == std::pair(first, second) ? kCanonical.keys[*found] : 0;
 }
 
 class Normalizer {
@@ -166,7 +156,7 @@ bool is_word_character(char32_t c) {
   return is_in(c, kWordCategories) || c == 0x200C || c == 0x200D || is_between(kWordBounds, c);
 }
 
-bool is_accent(char32_t c) { return is_between(kAccentBounds, c); }
+bool is_accent(char32_t c) { return is_in(c, kMarks) != is_between(kAccentExceptions, c); }
 
 std::span<const char32_t> script_bounds(std::string_view script) {
   struct Script {

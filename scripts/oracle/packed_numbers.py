@@ -1,13 +1,13 @@
 """Packs tables of code points as core/packed_numbers.h reads them."""
+import itertools
 
 
 def number(value):
     assert value >= 0
-    text = ""
-    while value >= 32:
-        text += chr(ord("0") + 32 + value % 32)
-        value //= 32
-    return text + chr(ord("0") + value)
+    if value < 66:
+        return chr(ord("0") + value)
+    first, digits = (66, 1) if value < 8 * 79 else (74, 2) if value < 4 * 79**2 else (78, 4)
+    return "".join(chr(ord("0") + value // 79**i % 79 + (first if i == digits else 0)) for i in range(digits, -1, -1))
 
 
 def signed(value):
@@ -18,20 +18,18 @@ def declaration(kind, name, text, width=132):
     """constexpr KIND NAME(R"(TEXT)");"""
     line, lines = f'constexpr {kind} {name}(R"(', []
     while len(line) + len(text) + 4 > width:
-        part = max(width - len(line), 0)
+        part = min(width - len(line), len(text) - 1)
         lines.append(line + text[:part])
         line, text = "", text[part:]
     return lines + [line + text + ')");']
 
 
 def run_lengths(name, values):
-    pairs = []
-    for value in values:
-        if pairs and pairs[-1][0] == value:
-            pairs[-1][1] += 1
-        else:
-            pairs.append([value, 0])
-    text = "".join(number(value) + number(more) for value, more in pairs)
+    text, before = "", [0, 0]
+    for value, run in itertools.groupby(values):
+        more = len(list(run)) - 1
+        text += number((value ^ before[-2]) * 2 + (more > 0)) + (number(more - 1) if more else "")
+        before.append(value)
     return declaration(f"std::array<unsigned char, {len(values)}>", f"{name} = run_lengths<{len(values)}>", text)
 
 
@@ -57,17 +55,21 @@ def runs(name, value_of):
                 continue
         found.append((c, c, 1, value))
     lasts = [0] + [last for _, last, _, _ in found]
-    text = "".join(number(first - before) + number(step) + number((last - first) // step) + signed(value)
+    text = "".join(number(4 * (first - before)) + signed(value) if first == last else
+                   number(4 * (first - before) + step) + signed(value) + number((last - first) // step - 1)
                    for before, (first, last, step, value) in zip(lasts, found))
     return declaration("auto", f"{name} = code_point_runs<{len(found)}>", text)
 
 
 def texts(name, text_of):
     """`text_of` maps code points to those that they become, a list."""
-    text, before, last, size = "", [0] * 32, 0, 0
+    before, last, steps = [0] * 32, 0, []
     for c, to in sorted(text_of.items()):
-        head = 2 * (c - last)
-        text += number(head) if len(to) == 1 else number(head + 1) + number(len(to))
-        text += "".join(signed(value - before[i]) for i, value in enumerate(to))
-        before[:len(to)], last, size = to, c, size + len(to)
+        steps.append((c - last, *(value - old for value, old in zip(to, before))))
+        before[:len(to)], last = to, c
+    text, size = "", sum(map(len, text_of.values()))
+    for (more, *values), run in itertools.groupby(steps):
+        times = len(list(run))
+        text += number(4 * more + 2 * (times > 1) + (len(values) > 1)) + (number(len(values)) if len(values) > 1 else "")
+        text += "".join(map(signed, values)) + (number(times - 2) if times > 1 else "")
     return declaration(f"CodePointTexts<{len(text_of)}, {size}>", name, text)

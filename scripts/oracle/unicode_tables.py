@@ -11,7 +11,7 @@ some of the newer characters as they are.
 
 Tables are packed as core/packed_numbers.h reads them. kUnicodeBlock maps code point >> 8 to a block of 256 bytes in kUnicodeProperties. A byte is a category of data/tokenizer/unicode.h, and 32
 times which normal forms a code point may change in (kUnsettledForms: a bit for each of NFC, NFD, NFKC, NFKD). kCanonical has one step of
-a decomposition, kCompatible all of them; kComposed has the places in kCanonical of what two code points make, in the order of these two.
+a decomposition, kCompatible all of them; kNotComposed has what two code points of kCanonical do not make.
 """
 import pathlib
 import sys
@@ -88,7 +88,7 @@ def combining_classes():
 
 
 def compositions():
-    """The code points that two make together, in the order of these pairs, and all that are the second one of a pair."""
+    """The code points that two make together, and all that are the second one of a pair."""
     pairs = []
     for c in CODE_POINTS:
         words = unicodedata2.decomposition(chr(c)).split()
@@ -96,7 +96,7 @@ def compositions():
             first, second = (int(word, 16) for word in words)
             if normal("NFC")(chr(first) + chr(second)) == chr(c):
                 pairs.append((first, second, c))
-    return [c for _, _, c in sorted(pairs)], {second for _, second, _ in pairs}
+    return {c for _, _, c in pairs}, {second for _, second, _ in pairs}
 
 
 def tables_text():
@@ -123,7 +123,8 @@ def tables_text():
     lines += packed_numbers.bounds("kWordBounds", (words - plain).__contains__)
     assert {c for c in CODE_POINTS if is_in_words(c)} - words == {0x200C, 0x200D}
     strip = normalizers.StripAccents().normalize_str
-    lines += packed_numbers.bounds("kAccentBounds", {c for c in CODE_POINTS if strip("a" + chr(c)) == "a"}.__contains__)
+    marks = {c for c in CODE_POINTS if CATEGORIES[min(bytes_of[c] % 32, len(CATEGORIES) - 1)][0] == "M"}
+    lines += packed_numbers.bounds("kAccentExceptions", ({c for c in CODE_POINTS if strip("a" + chr(c)) == "a"} ^ marks).__contains__)
     for script in SCRIPTS:
         lines += packed_numbers.bounds("k%sBounds" % script, members(r"\p{%s}" % script).__contains__)
     lines += packed_numbers.runs("kCombiningClasses", combining)
@@ -137,9 +138,7 @@ def tables_text():
         if nfkd != nfd:
             compatible[c] = [ord(part) for part in nfkd]
     lines += packed_numbers.texts("kCanonical", canonical)
-    places = [sorted(canonical).index(c) for c in composed]
-    text = "".join(packed_numbers.signed(place - before) for before, place in zip([0] + places, places))
-    lines += packed_numbers.declaration("auto", "kComposed = places<%d>" % len(places), text)
+    lines += packed_numbers.bounds("kNotComposed", {c for c, to in canonical.items() if len(to) == 2 and c not in composed}.__contains__)
     lines += packed_numbers.texts("kCompatible", compatible)
     lower = normalizers.Lowercase().normalize_str
     assert [c for c in CODE_POINTS if len(lower(chr(c))) > 1] == [0x130] and lower("\u0130") == "i\u0307"

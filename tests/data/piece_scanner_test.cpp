@@ -166,6 +166,8 @@ TEST(PatternMatcher, DialectsDifferWhereTheirLibrariesDo) {
   EXPECT_EQ(shown("a$|b", "a\nba", fancy), "/a\n/[b][a]");
   EXPECT_EQ(shown("^a|b", "a\na"), "[a]/\n/[a]");
   EXPECT_EQ(shown("^a|b", "a\na", fancy), "[a]/\na/");
+  EXPECT_EQ(shown(R"(\b\w)", "ab_d e", fancy), "[a]/b_d /[e]");
+  EXPECT_EQ(shown(R"(\B\w)", "ab c"), "/a/[b]/ c/");
   EXPECT_EQ(shown("\\n^", "a\nb\n"), "/a/[\n]/b\n/");  // no line begins at the end of a text
   EXPECT_EQ(shown(R"(\p{N}{1,3}+)", "12345"), "[12345]");
   EXPECT_EQ(shown(R"(\p{N}{1,3}+)", "12345", fancy), "[123][45]");
@@ -186,7 +188,7 @@ TEST(PatternMatcher, WhatIsNotKnownIsRefusedWithItsPlace) {
     int character;
   };
   for (const Case& c : std::initializer_list<Case>{
-           {R"(a\b)", R"(the escape \b)", 2},
+           {R"(a\K)", R"(the escape \K)", 2},
            {R"(é(a)\1)", R"(the escape \1)", 5},
            {R"(\X)", R"(the escape \X)", 1},
            {R"(\p{Foo})", R"(the property "\\p{Foo}")", 1},

@@ -394,7 +394,8 @@ TEST_F(TokenizerJson, AComponentThatDoesNothingIsAsNone) {
       {templated(std::string(kText) + ", " + kText, ""), "with the text 2 times"},
       {R"({"type": "Sequence", "processors": [)" + templated(begin + kText, known) + ", " + templated(kText, "") + "]}",
        "post_processor.processors[1].type is \"TemplateProcessing\"; known is one"},
-      {R"({"type": "RobertaProcessing", "sep": ["</s>", 2], "cls": ["<s>", 0]})", "post_processor.type is \"RobertaProcessing\""},
+      {R"({"type": "RobertaProcessing", "sep": ["</s>"], "cls": ["<s>", 0]})", "post_processor.sep is "},
+      {R"({"type": "BertProcessing", "sep": ["</s>", 2], "cls": ["<s>", -1]})", "post_processor.cls is "},
   };
   for (const auto& [value, said] : refused) refuse("/post_processor", nlohmann::json::parse(value), {said});
   nlohmann::json added = gpt2_style_json();

@@ -17,8 +17,6 @@
 #include "data/document_reader.h"
 #include "data/indexed_dataset.h"
 #include "data/tokenizer/chain_tokenizer.h"
-#include "data/tokenizer/rank_files.h"
-#include "data/tokenizer/tokenizer_json.h"
 #include "data/tokenizer/vocabulary_files.h"
 #include "tests/data/compress.h"
 #include "tests/fuzz/byte_tokens.h"

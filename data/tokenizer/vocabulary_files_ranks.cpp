@@ -1,4 +1,4 @@
-#include "data/tokenizer/rank_files.h"
+#include "data/tokenizer/vocabulary_files.h"
 
 #include <algorithm>
 #include <array>
@@ -12,7 +12,6 @@
 #include "core/json_scanner.h"
 #include "data/tokenizer/built_in_files.h"
 #include "data/tokenizer/json_part.h"
-#include "data/tokenizer/vocabulary_files.h"
 
 namespace trident {
 namespace {
@@ -27,15 +26,9 @@ constexpr std::string_view kTekkenControls[] = {
     "[TOOL_CALLS]", "[IMG]", "<pad>", "[IMG_BREAK]", "[IMG_END]", "[PREFIX]", "[MIDDLE]", "[SUFFIX]", "[SYSTEM_PROMPT]",
     "[/SYSTEM_PROMPT]", "[TOOL_CONTENT]"};
 
-int base64_digit(char c) {
-  if (c >= 'A' && c <= 'Z') return c - 'A';
-  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
-  if (c >= '0' && c <= '9') return c - '0' + 52;
-  return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
 // Nothing where it is malformed or stands for no byte.
 std::optional<std::string> from_base64(std::string_view text) {
+  constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
   std::string bytes;
   if (text.empty() || text.size() % 4 != 0) return std::nullopt;
   const std::size_t padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
@@ -43,8 +36,8 @@ std::optional<std::string> from_base64(std::string_view text) {
     std::uint32_t word = 0;
     const std::size_t digits = at + 4 == text.size() ? 4 - padding : 4;
     for (std::size_t i = 0; i < 4; ++i) {
-      const int digit = i < digits ? base64_digit(text[at + i]) : 0;
-      if (digit < 0) return std::nullopt;
+      const std::size_t digit = i < digits ? kDigits.find(text[at + i]) : 0;
+      if (digit == kDigits.npos) return std::nullopt;
       word = word << 6 | static_cast<std::uint32_t>(digit);
     }
     for (std::size_t i = 0; i + 1 < digits; ++i) bytes += static_cast<char>(word >> (16 - 8 * i) & 0xFF);
@@ -213,12 +206,10 @@ ChainParts read_tekken(std::string_view content, const std::string& path) {
 ChainParts cl100k_parts() {
   ChainParts parts = read_ranks(cl100k_ranks(), "cl100k (built in)");
   set_pattern("cl100k", "", parts);
-  constexpr std::pair<const char*, std::int32_t> kControls[] = {{"<|endoftext|>", 100257},
-                                                                {"<|fim_prefix|>", 100258},
-                                                                {"<|fim_middle|>", 100259},
-                                                                {"<|fim_suffix|>", 100260},
-                                                                {"<|endofprompt|>", 100276}};
-  for (const auto& [content, id] : kControls) parts.added.push_back({.content = content, .id = id, .special = true});
+  std::int32_t id = 100257;
+  for (const char* content : {"<|endoftext|>", "<|fim_prefix|>", "<|fim_middle|>", "<|fim_suffix|>", "<|endofprompt|>"})
+    parts.added.push_back({.content = content, .id = id++, .special = true});
+  parts.added.back().id = 100276;
   return parts;
 }
 

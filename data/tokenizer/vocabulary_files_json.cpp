@@ -1,6 +1,7 @@
-#include "data/tokenizer/tokenizer_json.h"
+#include "data/tokenizer/vocabulary_files.h"
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -13,7 +14,6 @@
 #include "core/printable.h"
 #include "data/tokenizer/json_part.h"
 #include "data/tokenizer/pattern.h"
-#include "data/tokenizer/vocabulary_files.h"
 
 namespace trident {
 namespace {
@@ -138,22 +138,15 @@ constexpr std::string_view kPunctuationPattern =
     "\U00011C41-\U00011C71\U00011EF7-\U00011EF8\U00011F43-\U00011F4F\U00011FFF\U00012FF1-\U00012FF2"
     "\U00016D6D-\U00016D6F\U00016E97-\U00016E9A\U00016FE2\U0001E5FF\U0001E95E-\U0001E95F]]";
 
+// In the order of SplitStep::Behavior.
+constexpr std::string_view kBehaviors[] = {"Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"};
+
 void add_split(std::string_view pattern, std::string_view behavior, bool invert, const std::string& where, ChainParts& parts) {
-  using enum SplitStep::Behavior;
-  constexpr std::pair<std::string_view, SplitStep::Behavior> kBehaviors[] = {{"Isolated", kIsolated},
-                                                                             {"Removed", kRemoved},
-                                                                             {"MergedWithPrevious", kMergedWithPrevious},
-                                                                             {"MergedWithNext", kMergedWithNext},
-                                                                             {"Contiguous", kContiguous}};
   SplitStep step{.pattern = scanner_of(pattern, where, parts)};
-  step.behavior = std::ranges::find(kBehaviors, behavior, &std::pair<std::string_view, SplitStep::Behavior>::first)->second;
-  step.invert = invert && step.behavior != kIsolated && step.behavior != kContiguous;  // those keep both
+  step.behavior = static_cast<SplitStep::Behavior>(std::ranges::find(kBehaviors, behavior) - kBehaviors);
+  step.invert = invert && behavior != "Isolated" && behavior != "Contiguous";  // those keep both
   parts.steps.push_back(line_of_split(pattern == kPunctuationPattern ? "punctuation" : pattern, behavior, step.invert));
   parts.text.splits.push_back(std::move(step));
-}
-
-std::string behavior_of(JsonPart& part, const char* fallback = nullptr) {
-  return part.one_of("behavior", {"Isolated", "Removed", "MergedWithPrevious", "MergedWithNext", "Contiguous"}, fallback);
 }
 
 void add_pre_tokenizer(const std::string& type, JsonPart& part, ChainParts& parts) {
@@ -171,14 +164,14 @@ void add_pre_tokenizer(const std::string& type, JsonPart& part, ChainParts& part
     parts.steps.emplace_back("bytes as characters");
   } else if (type == "Split") {
     const PatternText pattern = pattern_of(part);
-    const std::string behavior = behavior_of(part);
+    const std::string behavior = part.one_of("behavior", kBehaviors);
     const bool invert = part.flag("invert", false);
     const std::string expression = pattern.is_regex ? pattern.text : escaped(pattern.text);
     add_split(expression, behavior, invert, part.where("pattern"), parts);
   } else if (type == "Digits") {
     add_split(R"(\p{N})", part.flag("individual_digits", false) ? "Isolated" : "Contiguous", false, where, parts);
   } else if (type == "Punctuation") {
-    add_split(kPunctuationPattern, behavior_of(part, "Isolated"), false, where, parts);
+    add_split(kPunctuationPattern, part.one_of("behavior", kBehaviors, "Isolated"), false, where, parts);
   } else if (type == "Whitespace") {
     add_split("[\\w\u200C\u200D]+|[^\\w\\s\u200C\u200D]+", "Removed", true, where, parts);  // Rust counts the joiners to \w
   } else if (type == "WhitespaceSplit") {
@@ -201,9 +194,24 @@ void add_post_processor(const std::string& type, JsonPart& part, SpecialIds& spe
     for (const char* key : {"add_prefix_space", "trim_offsets", "use_regex"}) part.flag(key, true);
     return;
   }
-  if (type != "TemplateProcessing") part.refuse("type", type, "ByteLevel, TemplateProcessing or Sequence");
+  const auto id_in = [&](const char* key, const JsonValue& value, const JsonValue& all) {
+    if (value.is_integer() && value.as_integer() >= 0 && value.as_integer() < kMaxTokens)
+      return static_cast<std::int32_t>(value.as_integer());
+    part.refuse(key, all, "token ids");
+  };
   // The library takes what the first one made for a pair, or ends itself.
-  if (!special.before.empty() || !special.after.empty()) part.refuse("type", type, "one TemplateProcessing that adds tokens");
+  if (!special.before.empty() || !special.after.empty()) part.refuse("type", type, "one that adds tokens");
+  if (type == "RobertaProcessing" || type == "BertProcessing") {
+    for (const char* key : {"trim_offsets", "add_prefix_space"}) part.flag(key, true);
+    for (const char* key : {"cls", "sep"}) {
+      const JsonValue::Array& both = part.list(key);
+      if (both.size() != 2) part.refuse(key, both, "a token and its id");
+      (key[0] == 'c' ? special.before : special.after).push_back(id_in(key, both[1], both));
+    }
+    return;
+  }
+  if (type != "TemplateProcessing")
+    part.refuse("type", type, "ByteLevel, TemplateProcessing, RobertaProcessing, BertProcessing or Sequence");
   const JsonValue::Array& single = part.list("single");
   const JsonValue* const known = part.find("special_tokens");
   part.find("pair");
@@ -221,9 +229,7 @@ void add_post_processor(const std::string& type, JsonPart& part, SpecialIds& spe
     const JsonValue* const ids = entry == nullptr ? nullptr : entry->find("ids");
     if (ids == nullptr || !ids->is_array()) part.refuse("single", piece, "Sequence, or SpecialToken that special_tokens has");
     for (const JsonValue& value : ids->items()) {
-      if (!value.is_integer() || value.as_integer() < 0 || value.as_integer() >= kMaxTokens)
-        part.refuse("special_tokens", *ids, "a list of token ids");
-      (texts == 0 ? special.before : special.after).push_back(static_cast<std::int32_t>(value.as_integer()));
+      (texts == 0 ? special.before : special.after).push_back(id_in("special_tokens", value, *ids));
       if (special.before.size() + special.after.size() > kMaxSteps)
         part.refuse("single", piece, fmt::format("at most {} tokens around a text", kMaxSteps));
     }
@@ -401,7 +407,7 @@ ChainParts read_tokenizer_json(std::string_view text, const std::string& path) {
   TokenizerJson json(parts.source, parts);
   const JsonValue value = json.read(text);
   JsonPart root(value, "", parts.source);
-  root.one_of("version", {"1.0"}, "1.0");
+  root.one_of("version", std::array<std::string_view, 1>{"1.0"}, "1.0");
   for (const char* key : {"truncation", "padding"}) root.find(key);  // a text is never cut or filled here
   read_parts(root.find("normalizer"), "normalizer", "normalizers", parts.source,
              [&](const std::string& type, JsonPart& part) {
