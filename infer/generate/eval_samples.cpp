@@ -67,11 +67,7 @@ TextRule rule_of_training(const DataConfig& data, const Tokenizer& tokenizer) {
 
 // The template that the record of the data names, else that of the tokenizer's folder.
 ChatSource chat_of_training(const DataConfig& data, const Tokenizer& tokenizer, std::string_view key) {
-  std::string name;
-  try {
-    if (!data.train.empty()) name = origin_in_record(data.train.front().path).chat_template;
-  } catch (const Error&) {  // as above
-  }
+  const std::string name = data.train.empty() ? "" : origin_in_record(data.train.front().path).chat_template;
   std::optional<ChatSource> chat = find_chat_source(folder_exists(tokenizer.name()) ? tokenizer.name() : "", name);
   if (!chat)
     throw ConfigError(fmt::format("{}: is messages, and neither the data's record nor tokenizer {} has a chat template; give a "
