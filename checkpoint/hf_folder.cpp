@@ -30,6 +30,12 @@ std::int64_t added_rows(const std::vector<std::int64_t>& from, const std::vector
   return are_matrices ? std::max<std::int64_t>(0, to[0] - from[0]) : 0;
 }
 
+std::vector<ManifestTensor> tensors_of_hf(const ModelConfig& model) {
+  std::vector<ManifestTensor> tensors;
+  for (HfTensor& tensor : hf_tensors(model)) tensors.push_back({std::move(tensor.name), std::move(tensor.shape)});
+  return tensors;
+}
+
 bool is_hf_folder(const std::string& folder) {
   if (is_there(folder + "/" + std::string(kManifestName)) || !file_exists(folder + "/config.json")) return false;
   return is_there(folder + "/" + std::string(kHfWeightsName)) || is_there(folder + "/" + std::string(kHfIndexName));

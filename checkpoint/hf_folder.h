@@ -41,6 +41,9 @@ bool is_hf_folder(const std::string& folder);
 // Says which tensor of the model a name in a file stands for: the HfNames of that model.
 using HfMeanings = std::function<HfName(std::string_view name_in_file)>;
 
+// The tensors of a model as a Hugging Face folder has them, in the order in which the reference writer fills files.
+std::vector<ManifestTensor> tensors_of_hf(const ModelConfig& model);
+
 // A folder's files: how they are called, and who says which tensors they have.
 struct HfFiles {
   std::string_view weights = kHfWeightsName, index = kHfIndexName;

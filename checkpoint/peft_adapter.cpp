@@ -38,15 +38,8 @@ std::vector<ManifestTensor> tensors_of(const PeftConfig& config, const ModelConf
     if (config.dora) tensors.push_back({fmt::format("{}{}", module.name, kLoraMagnitude), {module.out}});
   }
   const std::set<std::string_view> copies(config.copies.begin(), config.copies.end());
-  for (HfTensor& tensor : hf_tensors(base))
-    if (copies.contains(tensor.name)) tensors.push_back({std::move(tensor.name), std::move(tensor.shape)});
-  return tensors;
-}
-
-// The base's tensors, of which PEFT saves copies for reasons of its own: the head's, where it has an adapter.
-std::vector<ManifestTensor> tensors_of(const ModelConfig& base) {
-  std::vector<ManifestTensor> tensors;
-  for (HfTensor& tensor : hf_tensors(base)) tensors.push_back({std::move(tensor.name), std::move(tensor.shape)});
+  for (ManifestTensor& tensor : tensors_of_hf(base))
+    if (copies.contains(tensor.name)) tensors.push_back(std::move(tensor));
   return tensors;
 }
 
@@ -81,7 +74,7 @@ PeftAdapter::PeftAdapter(const std::string& folder, const ModelConfig& base, Pef
                {.weights = kPeftWeightsName,
                 .index = "adapter_model.safetensors.index.json",
                 .says = "adapter_config.json and the base's config.json",
-                .optional = tensors_of(base),
+                .optional = tensors_of_hf(base),  // PEFT saves a head's copy beside its adapter
                 .by_token = tensors_by_token(base),
                 .may_have_other_tokens = true,
                 .wrong_shape = ExitCode::kConfig}),

@@ -22,6 +22,10 @@ struct BadNamePattern : std::runtime_error {
 // ECMAScript, of all of a name; a match takes polynomial time. BadNamePattern, also for one that is too long.
 FitsName name_pattern(const std::string& text);
 
+// "q_proj" of "model.layers.0.self_attn.q_proj"; "model.layers.0.self_attn.q_proj" of the name of a tensor that is in it.
+inline std::string_view last_word(std::string_view name) { return name.substr(name.rfind('.') + 1); }
+inline std::string module_name(std::string_view tensor) { return std::string(tensor.substr(0, tensor.rfind('.'))); }
+
 // Whether `end` is the dotted name, or its end behind a dot.
 inline bool is_end_of_name(std::string_view end, std::string_view name) {
   return name == end || (name.ends_with(end) && name[name.size() - end.size() - 1] == '.');

@@ -155,6 +155,13 @@ std::tm time_of(const std::string& text, std::string_view key) {
   throw ConfigError(fmt::format("{} = {}: must be a date such as 2026-11-29, or 2026-11-29T13:05:00", key, in_quotes(text)));
 }
 
+Conversation read_messages(const JsonValue& row, std::string_view where) {
+  Conversation conversation = read_conversation(row, where);
+  if (conversation.messages.is_null())
+    throw DataError(fmt::format("{}: plain text has no messages; render rows with messages", where));
+  return conversation;
+}
+
 Conversation read_messages_file(const std::string& path) {
   JsonValue row;
   try {
@@ -166,10 +173,17 @@ Conversation read_messages_file(const std::string& path) {
       error.add_context(fmt::format("; the file has messages, such as [{{\"role\": \"user\", \"content\": {}}}]", in_quotes(path)));
     throw;
   }
-  Conversation conversation = read_conversation(row, path);
-  if (conversation.messages.is_null())
-    throw DataError(fmt::format("{}: plain text has no messages; render rows with messages", path));
-  return conversation;
+  return read_messages(row, path);
+}
+
+RenderedChat render_conversation(const ChatSource& source, const Conversation& conversation, GenerationPrompt prompt,
+                                 std::string_view where) {
+  try {
+    return source.for_tools(conversation.tools).render(conversation.messages, conversation.tools, prompt, source.variables);
+  } catch (DataError& error) {
+    error.add_context(fmt::format(" [{}]", where));
+    throw;
+  }
 }
 
 RenderedChat render_messages_file(const ChatSource& source, const std::string& messages_path, const std::string& tools_path,
@@ -180,13 +194,7 @@ RenderedChat render_messages_file(const ChatSource& source, const std::string& m
     if (!conversation.tools.is_array())
       throw DataError(fmt::format("{}: tools that are no list; write a JSON array of objects", tools_path));
   }
-  const ChatTemplate& chat = source.for_tools(conversation.tools);
-  try {
-    return chat.render(conversation.messages, conversation.tools, prompt, source.variables);
-  } catch (DataError& error) {
-    error.add_context(fmt::format(" [{}]", messages_path));
-    throw;
-  }
+  return render_conversation(source, conversation, prompt, messages_path);
 }
 
 }  // namespace trident

@@ -34,12 +34,17 @@ JsonValue tokenizer_config_of(const std::string& folder);
 // The same of the tokenizer that has this name. Where there is none, ConfigError, or DataError of a folder, naming `key`.
 ChatSource chat_source_of(const std::string& tokenizer, const std::string& name, std::string_view key);
 
-// A file of messages (JSON, any form that read_conversation takes, but for plain text).
+// Messages in any form that read_conversation takes, but for plain text; of a file (JSON).
+Conversation read_messages(const JsonValue& row, std::string_view where);
 Conversation read_messages_file(const std::string& path);
 
 inline constexpr const char* kTimeFormat = "%Y-%m-%dT%H:%M:%S";
 // A time that templates write as today, "2026-11-29" or "2026-11-29T13:05:00"; ConfigError otherwise, naming `key`.
 std::tm time_of(const std::string& text, std::string_view key);
+
+// `where` ends the messages of what the template refuses.
+RenderedChat render_conversation(const ChatSource& source, const Conversation& conversation, GenerationPrompt prompt,
+                                 std::string_view where);
 
 // The text of such a file; `tools_path`: a JSON array, or "".
 RenderedChat render_messages_file(const ChatSource& source, const std::string& messages_path, const std::string& tools_path,

@@ -12,6 +12,7 @@
 #include "checkpoint/shard_reader.h"
 #include "core/check.h"
 #include "core/file_io.h"
+#include "core/name_pattern.h"
 #include "infer/convert/convert.h"
 #include "infer/convert/output_folder.h"
 #include "infer/convert/side_files.h"
@@ -39,41 +40,32 @@ std::optional<std::string> base_of(const WeightsSource& source) {
   return is_beside_another ? base_of(*base) : config.model.init_from;
 }
 
-std::string last_word(const std::string& module) { return module.substr(module.rfind('.') + 1); }
-
 // As PEFT names modules: by the ends of their names where these say which, else by whole names.
 std::vector<std::string> names_of(const std::vector<AdaptedModule>& adapted, const ModelConfig& model) {
   std::vector<std::string> whole, ends;
   for (const AdaptedModule& module : adapted) {
     whole.push_back(module.module);
-    if (std::ranges::count(ends, last_word(module.module)) == 0) ends.push_back(last_word(module.module));
+    if (std::ranges::count(ends, last_word(module.module)) == 0) ends.emplace_back(last_word(module.module));
   }
   const std::vector<std::string> all = adaptable_modules(model);
   const auto named = std::ranges::count_if(all, [&](const std::string& it) { return std::ranges::count(ends, last_word(it)) > 0; });
   return named == std::ssize(whole) ? ends : whole;
 }
 
-// Makes adapter_config.json as PEFT writes it, with its keys in order.
+// Makes adapter_config.json with its keys in order, as PEFT writes it. Keys that it leaves out are null, empty or false to PEFT,
+// and earlier versions do not know all of them.
 JsonValue peft_config_json(const TrainConfig& config, const ModelConfig& model, const AdapterSpec& spec,
                            const std::optional<std::string>& base) {
   const std::vector<std::string> names = names_of(spec.modules, model);
   JsonValue::Array modules(names.begin(), names.end());
   std::map<std::string, JsonValue> keys;
-  for (const char* key :
-       {"alora_invocation_tokens", "arrow_config", "auto_mapping", "corda_config", "eva_config", "exclude_modules",
-        "layer_replication", "layers_pattern", "layers_to_transform", "megatron_config", "modules_to_save", "revision",
-        "target_parameters", "trainable_token_indices"})
-    keys[key] = nullptr;
-  for (const char* key : {"alpha_pattern", "loftq_config", "rank_pattern"}) keys[key] = JsonValue::Object{};
   keys["base_model_name_or_path"] = base ? JsonValue(*base) : JsonValue();
   keys["bias"] = "none";
   keys["fan_in_fan_out"] = block_names(model, 0).transposed_on_disk;
   keys["inference_mode"] = true;
   keys["init_lora_weights"] = true;
   keys["lora_alpha"] = number_json(config.adapter.alpha);
-  keys["lora_bias"] = false;
   keys["lora_dropout"] = config.adapter.dropout;
-  keys["megatron_core"] = "megatron.core";
   keys["peft_type"] = "LORA";
   keys["r"] = config.adapter.r;
   keys["target_modules"] = std::move(modules);

@@ -4,12 +4,17 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "core/check.h"
+#include "core/clock.h"
+#include "core/file_io.h"
+#include "data/chat/chat_source.h"
+#include "data/chat_documents.h"
 #include "data/dataset_record.h"
 #include "data/tokenizer/token_ids.h"
 #include "data/tokenizer/tokenizer.h"
@@ -60,6 +65,18 @@ TextRule rule_of_training(const DataConfig& data, const Tokenizer& tokenizer) {
   }
 }
 
+// The template that the record of the data names, else that of the tokenizer's folder.
+ChatSource chat_of_training(const DataConfig& data, const Tokenizer& tokenizer, std::string_view key) {
+  const std::string name = data.train.empty() ? "" : origin_in_record(data.train.front().path).chat_template;
+  std::optional<ChatSource> chat = find_chat_source(folder_exists(tokenizer.name()) ? tokenizer.name() : "", name);
+  if (!chat)
+    throw ConfigError(fmt::format("{}: is messages, and neither the data's record nor tokenizer {} has a chat template; give a "
+                                  "text, or prepare the data by --chat --template NAME",
+                                  key, in_quotes(tokenizer.name())));
+  chat->variables.now = time_of(local_time_text(kTimeFormat), "");
+  return *std::move(chat);
+}
+
 }  // namespace
 
 std::shared_ptr<const SampleMaker> find_eval_samples(const TrainConfig& config, const ModelConfig& model) {
@@ -86,9 +103,19 @@ std::shared_ptr<const SampleMaker> find_eval_samples(const TrainConfig& config, 
     request.prompts.push_back(std::move(ids));
   };
   const TextRule rule = tokenizer == nullptr ? TextRule() : rule_of_training(config.data, *tokenizer);
+  std::optional<ChatSource> chat;
   for (std::size_t i = 0; i < eval.samples.size(); ++i) {
-    add("eval.samples", i, tokenizer->encode(eval.samples[i], rule), tokenizer);
-    found->prompts.emplace_back(eval.samples[i]);
+    const JsonValue& sample = eval.samples[i];
+    if (sample.is_string()) {
+      add("eval.samples", i, tokenizer->encode(sample.as_string(), rule), tokenizer);
+      found->prompts.emplace_back(sample.as_string());
+      continue;
+    }
+    const std::string where = fmt::format("eval.samples[{}]", i);
+    if (!chat) chat = chat_of_training(config.data, *tokenizer, where);
+    const RenderedChat rendered = render_conversation(*chat, read_messages(sample, where), GenerationPrompt::kAdded, where);
+    add("eval.samples", i, encode_rendered(rendered, *tokenizer), tokenizer);
+    found->prompts.emplace_back(rendered.text);
   }
   for (std::size_t i = 0; i < eval.sample_ids.size(); ++i) {
     add("eval.sample_ids", i, parse_token_ids(eval.sample_ids[i], "eval.sample_ids"), nullptr);
@@ -99,6 +126,7 @@ std::shared_ptr<const SampleMaker> find_eval_samples(const TrainConfig& config, 
   request.sampling.seed = static_cast<std::uint64_t>(config.run.seed);
   validate(request.sampling);
   if (tokenizer != nullptr) request.ends = tokenizer->special_ids().eos;
+  if (chat) std::ranges::copy(chat_marks(*chat, *tokenizer).ends, std::back_inserter(request.ends));
   request.tokenizer = tokenizer;
   request.each_data_rank = true;
   request.refuses_non_finite = false;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 
+#include "core/name_pattern.h"
 #include "model/config/hf_tensors.h"
 
 namespace trident {
@@ -71,7 +72,7 @@ std::int64_t adapter_parameters(const ModelConfig& config, std::optional<std::in
   if (config.tuning == nullptr || config.tuning->adapters.modules.empty()) return n;
   const std::string number = layer ? '.' + std::to_string(*layer) + '.' : ".";
   for (const HfTensor& tensor : hf_tensors(config)) {
-    const AdaptedModule* const module = config.tuning->adapters.find(tensor.name.substr(0, tensor.name.rfind('.')));
+    const AdaptedModule* const module = config.tuning->adapters.find(module_name(tensor.name));
     if (module != nullptr && tensor.shape.size() == 2 && tensor.name.find(number) != std::string::npos)
       n += module->rank * (tensor.shape[0] + tensor.shape[1]) +
            (config.tuning->adapters.dora ? tensor.shape[tensor.transposed ? 1 : 0] : 0);

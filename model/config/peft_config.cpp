@@ -182,7 +182,7 @@ PeftConfig read_peft_config(const JsonValue& json, const ModelConfig& base, cons
 
   const std::vector<HfTensor> tensors = hf_tensors(base);
   for (const HfTensor& tensor : tensors) {
-    const std::string module = tensor.name.substr(0, tensor.name.rfind('.'));
+    const std::string module = module_name(tensor.name);
     const bool is_weight = tensor.name.ends_with(".weight"), targeted = targets.targeted(module);
     if (is_weight && targeted && tensor.shape.size() == 2) {
       const std::size_t out = tensor.transposed ? 1 : 0;

@@ -150,6 +150,33 @@ TEST_F(Samples, SayWhatTheCheckpointOfTheSameStepSays) {
   EXPECT_EQ(steps, (std::vector<std::int64_t>{0, 2, 4}));
 }
 
+TEST_F(Samples, OfMessagesAreTheAnswersThatGenerateGives) {
+  const std::string messages = R"([{"role": "system", "content": "Be <|endoftext|>"}, {"role": "user", "content": "Hi"}])";
+  write_file(place_ / "chats.jsonl", R"({"messages": [{"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Ho"}]})"
+                                     "\n");
+  write_file(place_ / "question.json", messages);
+  succeeded(run_program({"data", "prepare", "--chat", "--template", "chatml", "--tokenizer", "gpt2", "--input",
+                         place_ / "chats.jsonl", "--output", place_ / "chats"}));
+  const std::string data = place_ / "chats", samples = "eval.samples=[\"Hi\", " + messages + ", {\"messages\": " + messages + "}]";
+  succeeded(train("run", {"data.train=" + data, "data.valid=" + data, "data.samples=packed", "batch.sequence=64", samples,
+                          "eval.sample_tokens=9", "checkpoint.every=4"}));
+  const std::vector<JsonValue> lines = place_.records("run/samples.jsonl");
+  ASSERT_EQ(lines.size(), 9u);
+  write_file(place_ / "generated.json",
+             succeeded(run_program({"generate", "--ckpt", place_ / "run/ckpt", "--json", "--max-new-tokens", "9", "--seed", "1234",
+                                    "--set", "precision.compute=fp32", "--template", "chatml", "--prompt", "Hi", "--messages",
+                                    place_ / "question.json", "--messages", place_ / "question.json"}))
+                 .out);
+  const std::vector<JsonValue> expected = place_.records("generated.json");
+  for (std::size_t i = 0; i < 3; ++i)
+    for (const char* key : {"ids", "text", "end"})
+      EXPECT_EQ(*lines[6 + i].find(key), *expected[i].find(key)) << key << " of prompt " << i;
+  EXPECT_EQ(lines[7].find("prompt")->as_string(),
+            "<|im_start|>system\nBe <|endoftext|><|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
+  EXPECT_EQ(*lines[7].find("prompt_ids"), *lines[8].find("prompt_ids"));
+  EXPECT_EQ(to_json_text(*lines[7].find("prompt_ids")).find("50256"), std::string::npos) << "a message's text is no control token";
+}
+
 TEST_F(Samples, OfARunThatGoesOnAreThoseOfOneThatWasNotStopped) {
   const std::vector<std::string> saves = plus({prompts(), "checkpoint.every=2", "eval.sample_temperature=0"}, kIds);
   ASSERT_EQ(train("whole", saves).exit_code, 0);
@@ -213,7 +240,9 @@ TEST_F(Samples, AreRefusedBeforeARunBegins) {
   refused({one, "eval.sample_tokens=61"}, {"eval.sample_tokens = 61", "longest prompt, of 4 tokens", "64 positions", "at most 60"});
   refused({one, "eval.sample_tokens=0"}, {"eval.sample_tokens = 0"});
   refused({one, "eval.sample_temperature=-1"}, {"eval.sample_temperature = -1"});
-  refused({"eval.samples=[1]"}, {"eval.samples"});
+  refused({"eval.samples=[1]"}, {"eval.samples", "a list of texts or of lists of messages"});
+  refused({R"(eval.samples=[[{"role": "user", "content": "Hi"}]])"},
+          {"eval.samples[0]", "tokenizer \"gpt2\"", "--chat --template"});
   // Without a tokenizer ids do.
   const ProgramOutcome ids = succeeded(train("run", {"data.tokenizer=null", "eval.sample_ids=5 17 2", "eval.sample_tokens=3"}));
   const JsonValue line = place_.records("run/samples.jsonl").front();

@@ -333,6 +333,16 @@ TEST(ConfigAccepts, TheResolvedTextTellsConfigurationsApart) {
   EXPECT_NE(text(small_with({})), text(small_with({"run.seed=1235"})));
 }
 
+TEST(ConfigAccepts, OneConversationInThePlaceOfAListOfPrompts) {
+  const std::string one = R"([{"role":"user","content":"Hi"}])";
+  for (const std::string& value : {one, "[" + one + "]"}) {
+    const TrainConfig config = small_with({"eval.every=1", "eval.samples=" + value});
+    ASSERT_EQ(config.eval.samples.size(), 1u) << value;
+    const TrainConfig again = parse_train_config(to_json_text(to_json(config)), "config.resolved.json");
+    EXPECT_EQ(again.eval.samples[0], parse_json(one, "one")) << value;
+  }
+}
+
 TEST(ConfigAccepts, AWindowBesideAPreset) {
   const TrainConfig config = small_with({"model.preset=mistral-7b", "model.sliding_window=null"});
   EXPECT_EQ(config.model.preset, "mistral-7b");

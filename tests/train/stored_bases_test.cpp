@@ -293,15 +293,19 @@ TEST_F(StoredBases, AddedTokensAreLookedForAsFarAsAStartHasTime) {
   Documents documents(40, std::vector<std::int32_t>(9, 1));
   documents.back().back() = kStoredVocab;
   write_dataset(folder_ / "added", documents, 64);
+  const std::string two_ends = "model.tie_word_embeddings=false", base = folder_ / "untied_base";
+  train(settings("untied", of_model({two_ends})));
+  checkpoint_to_hf(newest(folder_ / "untied/ckpt"), base, {});
   const TrainConfig config = parse_train_config(
-      kStoredConfig, "test", settings("none", of_model({kLora, "model.init_from=" + base_, "model.vocab_size=64"})));
+      kStoredConfig, "test", settings("none", of_model({two_ends, kLora, "model.init_from=" + base, "model.vocab_size=64"})));
   const std::vector<WeightedPath> added{{folder_ / "added", 1}};
   const std::vector<TokenSource> sources = open_token_sources(added, {}, {}).train;
-  const std::vector<ManifestTensor> frozen{{"model.embed_tokens.weight", {64, 8}, true}};
+  const std::vector<ManifestTensor> frozen{{"model.embed_tokens.weight", {64, 8}, true}, {"lm_head.weight", {64, 8}, true}};
   const auto look = [&](std::int64_t most) {
     return refuse_frozen_rows(config, frozen, find_initial(config).value(), sources, most).value_or("");
   };
-  expect_error<ConfigError>([&] { look(360); }, {"added has one of those tokens as a target, its token 359", "embed_tokens"});
+  expect_error<ConfigError>([&] { look(360); }, {"added has one of those tokens as a target, its token 359",
+                                                "name embed_tokens and lm_head in adapter.modules_to_save"});
   EXPECT_TRUE(contains(look(359), "added has none of those tokens (of each source the first 359 tokens were read)"));
 }
 

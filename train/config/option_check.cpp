@@ -222,7 +222,11 @@ class Checker {
     return JsonValue(std::move(canonical));
   }
   JsonValue texts() const {
-    for (const JsonValue& item : value_.items()) {
+    const JsonValue::Array& items = value_.items();
+    const bool is_one = !items.empty() && items[0].is_object() && items[0].find("role") != nullptr;  // as a text is a list of one
+    if (takes(Takes::kMessages) && is_one) return JsonValue(JsonValue::Array{value_});
+    for (const JsonValue& item : items) {
+      if (takes(Takes::kMessages) && (item.is_array() || item.is_object())) continue;
       if (!item.is_string()) refuse_type();
       refuse_other_choice(item.as_string());
       refuse_odd_text(item.as_string());
@@ -324,7 +328,9 @@ std::string expected_text(const Option& option) {
   if (takes(option.takes, Takes::kNumber)) parts.push_back("a number" + range);
   if (takes(option.takes, Takes::kIntegers)) parts.push_back(fmt::format("a list of {}integers{}", count, range));
   if (takes(option.takes, Takes::kNumbers)) parts.push_back(fmt::format("a list of {}numbers{}", count, range));
-  if (takes(option.takes, Takes::kTexts) && option.choices.empty()) parts.emplace_back("a list of texts");
+  const bool has_messages = takes(option.takes, Takes::kMessages);
+  if (takes(option.takes, Takes::kTexts) && option.choices.empty())
+    parts.emplace_back(has_messages ? "a list of texts or of lists of messages" : "a list of texts");
   if (takes(option.takes, Takes::kString)) {
     if (option.form == TextForm::kAxisOrder) parts.emplace_back("the axes tp, cp, dp, pp in any order joined by '-'");
     else if (option.form == TextForm::kSplit) parts.emplace_back("up to three shares such as \"969,30,1\"");

@@ -128,7 +128,9 @@ JsonValue::Array alternatives(const Option& option) {
   if (has(Takes::kString)) any.push_back(text_schema(option));
   if (has(Takes::kIntegers)) any.push_back(list_schema(number_schema("integer", option.range), option.length));
   if (has(Takes::kNumbers)) any.push_back(list_schema(number_schema("number", option.range), option.length));
-  if (has(Takes::kTexts)) any.push_back(list_schema(text_schema(option), 0));
+  if (has(Takes::kMessages))
+    any.push_back(list_schema(JsonValue::Object{{"type", JsonValue::Array{"string", "array", "object"}}}, 0));
+  else if (has(Takes::kTexts)) any.push_back(list_schema(text_schema(option), 0));
   if (has(Takes::kEvery)) {
     JsonValue every;
     every.set("every", number_schema("integer", option.range));

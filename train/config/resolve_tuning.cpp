@@ -35,9 +35,6 @@ namespace {
   throw ConfigError(fmt::format("adapter.{}: {}", key, why));
 }
 
-// "q_proj" of "model.layers.0.self_attn.q_proj".
-std::string_view last_word(std::string_view module) { return module.substr(module.rfind('.') + 1); }
-
 // A name is a module's, or the end of one behind a dot; a text with other characters is a regular expression of whole names.
 std::function<bool(std::string_view)> matcher(std::string_view key, const std::string& text) {
   const auto is_of_name = [](char c) { return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '_' || c == '.'; };
@@ -71,7 +68,7 @@ std::vector<std::string> adaptable_modules(const ModelConfig& model) {
   const EndNames ends = end_names(model);
   std::vector<std::string> modules;
   for (const HfTensor& tensor : hf_tensors(model)) {
-    const std::string module = tensor.name.substr(0, tensor.name.rfind('.'));
+    const std::string module = module_name(tensor.name);
     const bool is_end = module == ends.embedding || module == ends.positions || module == ends.head;
     if (tensor.shape.size() == 2 && !is_end) modules.push_back(module);
   }
@@ -101,7 +98,7 @@ AdapterSpec resolve_adapter(const AdapterConfig& adapter, const ModelConfig& mod
     std::erase_if(taken, [&](const std::string& module) { return matches(module); });
   }
   std::vector<std::string> saveable;
-  for (const HfTensor& tensor : hf_tensors(model)) saveable.push_back(tensor.name.substr(0, tensor.name.rfind('.')));
+  for (const HfTensor& tensor : hf_tensors(model)) saveable.push_back(module_name(tensor.name));
   saveable.push_back(ends.head);
   for (const std::string& saved : adapter.modules_to_save) {
     const auto is_saved = [&](const std::string& module) { return is_saved_module({saved}, module); };
@@ -178,7 +175,7 @@ std::shared_ptr<const Tuning> resolve_tuning(const TrainConfig& config, const Mo
     for (const auto& [name, tensor] : names) tuning.frozen.insert(tensor);
     tuning.adapters = resolve_adapter(config.adapter, model);
     for (const auto& [name, tensor] : names)
-      if (is_saved_module(config.adapter.modules_to_save, std::string_view(name).substr(0, name.rfind('.'))))
+      if (is_saved_module(config.adapter.modules_to_save, module_name(name)))
         tuning.frozen.erase(tensor);
     return std::make_shared<const Tuning>(std::move(tuning));
   }
@@ -250,7 +247,7 @@ std::vector<std::string> modules_of(const PeftConfig& peft, const ModelConfig& m
 std::vector<std::string> saved_modules_of(const PeftConfig& peft, const std::string& path) {
   std::set<std::string> modules;
   for (const std::string& tensor : peft.copies) {
-    const std::string module = tensor.substr(0, tensor.rfind('.'));
+    const std::string module = module_name(tensor);
     if (std::ranges::find(peft.copies, module + ".weight") == peft.copies.end())
       throw ConfigError(fmt::format("{}: bias: {} was trained, and a run trains modules whole; merge it (trident convert --from "
                                     "peft BASE ADAPTER --to ckpt OUT), and begin new adapters beside the result",

@@ -200,7 +200,8 @@ struct StepInterval {
 struct EvalConfig {
   StepInterval every;
   std::int64_t steps = 0;
-  std::vector<std::string> samples, sample_ids;  // prompts: texts, and token ids as "5 17 2"
+  std::vector<JsonValue> samples;       // prompts: texts and conversations
+  std::vector<std::string> sample_ids;  // token ids as "5 17 2"
   std::int64_t sample_tokens = 0;
   double sample_temperature = 1;
 

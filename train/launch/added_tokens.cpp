@@ -14,6 +14,7 @@
 #include "core/check.h"
 #include "core/counted.h"
 #include "core/foreign_folder.h"
+#include "core/name_pattern.h"
 #include "core/number_text.h"
 #include "data/dataset_record.h"
 #include "data/tokenizer/tokenizer.h"
@@ -120,29 +121,33 @@ std::optional<std::string> added_rows_line(const ModelConfig& model, const Resum
 std::optional<std::string> refuse_frozen_rows(const TrainConfig& config, std::span<const ManifestTensor> tensors,
                                               const Resume& initial, std::span<const TokenSource> sources, std::int64_t most) {
   if (initial.hf == nullptr) return std::nullopt;
+  std::vector<std::string_view> frozen, modules;
+  std::int64_t rows = 0, all_rows = 0;
   for (const ManifestTensor& tensor : tensors) {
     const HfFileTensor* const there = initial.hf->find(tensor.name);
     if (!tensor.frozen || there == nullptr || !there->by_token || there->shape.front() >= tensor.shape.front()) continue;
-    const AddedTokens added = added_tokens_in(sources, there->shape.front(), tensor.shape.front(), most);
-    if (added.tokens == 0 && !added.is_part) return std::nullopt;
-    const std::string_view module = std::string_view(tensor.name).substr(0, tensor.name.rfind('.'));
-    const std::string text = fmt::format(
-        "model.vocab_size = {}: model.init_from = {} has {} tokens, and {}, to which rows are added, does not train, so that these "
-        "stay the mean of the others; {} has {}; {}, or prepare the data with the "
-        "folder's own tokens",
-        tensor.shape.front(), initial.folder, there->shape.front(), tensor.name, added.where,
-        added.counted_at ? fmt::format("one of those tokens as a target, its token {}", *added.counted_at)
-                         : fmt::format("{} of those tokens{}{}", added.tokens == 0 ? "none" : with_commas(added.tokens),
-                                       added.tokens == 0 ? "" : ", none of them as targets",
-                                       added.is_part ? fmt::format(" (of each source the first {} tokens were read)",
-                                                                   with_commas(most))
-                                                     : ""),
-        config.adapter.type ? fmt::format("name {} in adapter.modules_to_save", module.substr(module.rfind('.') + 1))
-        : config.train.only.empty() ? std::string("leave it out of train.freeze") : std::string("name it in train.only"));
-    if (added.counted_at) throw ConfigError(text);
-    return text;
+    rows = there->shape.front(), all_rows = tensor.shape.front();
+    frozen.emplace_back(tensor.name);
+    modules.push_back(last_word(frozen.back().substr(0, tensor.name.rfind('.'))));
   }
-  return std::nullopt;
+  if (frozen.empty()) return std::nullopt;
+  const AddedTokens added = added_tokens_in(sources, rows, all_rows, most);
+  if (added.tokens == 0 && !added.is_part) return std::nullopt;
+  const std::string text = fmt::format(
+      "model.vocab_size = {}: model.init_from = {} has {} tokens, and the rows that are added to {} do not train, so that these "
+      "stay the mean of the others; {} has {}; {}, or prepare the data with the folder's own tokens",
+      all_rows, initial.folder, rows, fmt::join(frozen, " and "), added.where,
+      added.counted_at ? fmt::format("one of those tokens as a target, its token {}", *added.counted_at)
+                       : fmt::format("{} of those tokens{}{}", added.tokens == 0 ? "none" : with_commas(added.tokens),
+                                     added.tokens == 0 ? "" : ", none of them as targets",
+                                     added.is_part
+                                         ? fmt::format(" (of each source the first {} tokens were read)", with_commas(most))
+                                         : ""),
+      config.adapter.type         ? fmt::format("name {} in adapter.modules_to_save", fmt::join(modules, " and "))
+      : config.train.only.empty() ? std::string("leave these out of train.freeze")
+                                  : std::string("name these in train.only"));
+  if (added.counted_at) throw ConfigError(text);
+  return text;
 }
 
 }  // namespace trident

@@ -49,9 +49,6 @@ constexpr std::string_view kCompared[] = {"run.seed",
                                           "data.reset_attention_mask",
                                           "data.eod_mask_loss",
                                           "data.train.weights"};
-// Keys that say which tensors adapters have: no consent makes those of the checkpoint others.
-constexpr std::string_view kOfAdapterTensors[] = {"adapter.type", "adapter.r", "adapter.target_modules", "adapter.exclude_modules",
-                                                  "adapter.modules_to_save", "adapter.layers"};
 // Blocks that may change, because they say how the run learns from here on and nothing of what it learned from.
 constexpr std::string_view kRateBlocks[] = {"optimizer", "lr_schedule"};
 
@@ -278,7 +275,8 @@ void adopt(TrainConfig& config, Resume& resume) {
     const JsonValue* const earlier = before.find(path);
     const auto difference = first_difference(value, earlier == nullptr ? JsonValue() : *earlier, path);
     if (!difference) continue;
-    if (std::ranges::find(kOfAdapterTensors, path) != std::end(kOfAdapterTensors))
+    // No consent makes the tensors of the checkpoint's adapters others; these two only scale them.
+    if (path.starts_with("adapter.") && path != "adapter.alpha" && path != "adapter.rslora")
       refuse_adapters(*difference, then.adapter.type.has_value(), resume);
     if (!allows(config, difference->path)) refuse(*difference, difference->path, resume);
     resume.changes.push_back(

@@ -60,10 +60,9 @@ std::optional<std::vector<float>> read_reference(const std::string& path, std::u
         "{}: {}; put the run's own file back, or begin anew (--set run.overwrite=true --set checkpoint.resume=never)", path, why));
   };
   const std::string content = read_file(path);
-  Header header, wanted;
+  Header header{.version = 0}, wanted;
   const std::size_t bytes = sizeof header + static_cast<std::size_t>(2 * pairs) * sizeof(float);
-  if (content.size() < sizeof header) refuse("is no file of a reference's log-probabilities");
-  std::memcpy(&header, content.data(), sizeof header);
+  if (content.size() >= sizeof header) std::memcpy(&header, content.data(), sizeof header);
   if (std::memcmp(header.magic, wanted.magic, sizeof header.magic) != 0 || header.version != wanted.version)
     refuse("is no file of a reference's log-probabilities");
   if (header.identity != identity) refuse("belongs to other training data or to another reference");

@@ -65,12 +65,6 @@ ModelConfig model_of(const WeightsSource& source) {
   return resolve_model(config);
 }
 
-std::vector<ManifestTensor> tensors_of_hf(const ModelConfig& model) {
-  std::vector<ManifestTensor> tensors;
-  for (HfTensor& tensor : hf_tensors(model)) tensors.push_back({std::move(tensor.name), std::move(tensor.shape)});
-  return tensors;
-}
-
 std::vector<ManifestTensor> without_adapters(std::vector<ManifestTensor> tensors) {
   std::erase_if(tensors, [](const ManifestTensor& tensor) { return is_adapter_tensor(tensor.name); });
   return tensors;

@@ -83,8 +83,6 @@ inline constexpr std::int64_t kFolderSequence = 1024;
 enum class TiedCopies : std::uint8_t { kTrusted, kCompared };
 std::shared_ptr<const HfFolder> open_hf(const std::string& folder, TiedCopies copies);
 
-// The tensors of a model as a Hugging Face folder has them, in the order in which the reference writer fills files.
-std::vector<ManifestTensor> tensors_of_hf(const ModelConfig& model);
 // The same tensors in the same order, but those of adapters (is_adapter_tensor).
 std::vector<ManifestTensor> without_adapters(std::vector<ManifestTensor> tensors);
 
