@@ -54,28 +54,41 @@ std::string folded_rows(const std::vector<std::pair<std::string, std::string>>& 
 
 // A note stands once, behind the last of the neighbours that have it.
 std::string full_rows(const std::vector<const ImportedKey*>& keys) {
+  const auto place = [](const ImportedKey& key) {  // without the folder
+    const std::string whole = place_of(key.leaf);
+    return whole.substr(whole.rfind('/') + 1);
+  };
+  const auto note_of = [](const ImportedKey& key) {  // what is taken over needs no words that hold for every such key
+    const bool is_cut = key.verdict == Verdict::kMapped && key.general > 0 && !key.to.empty();
+    return is_cut ? key.note.substr(std::min(key.note.size(), key.general + 2)) : key.note;
+  };
   std::size_t places = 0, said = 0;
   for (const ImportedKey* const key : keys) {
-    places = std::max(places, place_of(key->leaf).size());
+    places = std::max(places, place(*key).size());
     said = std::max(said, std::min<std::size_t>(26, said_text(key->leaf).size()));
   }
   std::string text;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const ImportedKey& key = *keys[i];
-    const std::string begin = fmt::format("  {:<{}}  {}", place_of(key.leaf), places, said_text(key.leaf));
+    const std::string begin = fmt::format("  {:<{}}  {}", place(key), places, said_text(key.leaf));
     const std::size_t column = places + said + 6, left = kImportColumns - std::min(kImportColumns, key.to.size());
     std::string between;
     if (begin.size() + 2 <= column && column <= left) between.assign(column - begin.size(), ' ');
     else between = begin.size() + 2 <= left ? "  " : "\n      ";
     if (key.to.empty()) between.clear();
-    text += begin + between + key.to + '\n';
-    const bool is_last = i + 1 == keys.size() || keys[i + 1]->note != key.note;
-    if (is_last && !key.note.empty()) text += help_paragraph(key.note, 6, kImportColumns);
+    text += begin + between + key.to;
+    const bool is_last = i + 1 == keys.size() || note_of(*keys[i + 1]) != note_of(key);
+    const std::string note = is_last ? note_of(key) : "";
+    if (note.empty() || text.size() - text.rfind('\n') + note.size() + 3 <= kImportColumns)
+      text += fmt::format("{}\n", note.empty() ? "" : fmt::format(" ({})", note));
+    else text += '\n' + help_paragraph(note, 6, kImportColumns);
   }
   return text;
 }
 
-std::string verdicts_text(const Import& import) {
+// `config_follows`: its comments say what was taken over, but for notes. A refusal follows names alone.
+std::string verdicts_text(const Import& import, bool config_follows = false) {
+  const bool is_refused = !import.faults.empty();
   static constexpr std::array<std::pair<Verdict, std::string_view>, 6> kGroups{
       {{Verdict::kMapped, "taken over"}, {Verdict::kDiffers, "different here"}, {Verdict::kNotBuilt, "not built yet"},
        {Verdict::kRefused, "refused"}, {Verdict::kAlways, "always so here, or needless"},
@@ -85,11 +98,16 @@ std::string verdicts_text(const Import& import) {
     std::vector<const ImportedKey*> keys;
     std::vector<std::pair<std::string, std::string>> notes;
     for (const ImportedKey& key : import.keys)
-      if (key.verdict == verdict) keys.push_back(&key), notes.emplace_back(key.note, key.leaf.key);
+      if (key.verdict == verdict) keys.push_back(&key), notes.emplace_back(is_refused ? "" : key.note, key.leaf.key);
     if (keys.empty()) continue;
-    const bool is_moot = verdict == Verdict::kAlways || verdict == Verdict::kLauncher;
-    text += fmt::format("{} ({})\n{}", title, keys.size(), is_moot ? folded_rows(notes) : full_rows(keys));
+    text += fmt::format("{} ({})\n", title, keys.size());
+    const bool is_short = verdict == Verdict::kMapped && config_follows;
+    if (is_short)
+      std::erase_if(keys, [](const ImportedKey* key) { return !key->to.empty() && key->note.size() == key->general; });
+    const bool is_moot = is_refused || verdict == Verdict::kAlways || verdict == Verdict::kLauncher;
+    text += is_moot ? folded_rows(notes) : full_rows(keys);
   }
+  if (is_refused) return on_lines(text);
   std::vector<std::pair<std::string, std::string>> defaults;
   for (const ImportedValue& it : import.defaults)
     defaults.emplace_back(it.origin, fmt::format("{} = {}", it.path, value_text(it.value)));
@@ -130,19 +148,24 @@ std::vector<std::pair<std::string, std::string>> missing_of(const OptionValues& 
   return missing;
 }
 
-// Machines that the script asks Slurm for; 1: it does not say, or its count is not known.
-int nodes_of(const Import& import) {
-  for (const ImportedKey& key : import.keys)
-    if (key.leaf.key == "sbatch.nodes" && key.leaf.value.is_string() && import.ranks)
-      return std::max(1, std::atoi(key.leaf.value.as_string().c_str()));
-  return 1;
+// The key that says how many machines there are, and their number; nullptr: one, or nobody knows.
+std::pair<const ImportedKey*, int> nodes_of(const Import& import) {
+  for (const ImportedKey& key : import.keys) {
+    const ForeignKey* const row = find_foreign_key(key.leaf.system, key.leaf.key, "");
+    if (row == nullptr || row->to != "parallel.data@nodes" || key.leaf.is_replaced || !import.ranks) continue;
+    const JsonValue& value = key.leaf.value;
+    const int nodes = std::atoi((value.is_string() ? value.as_string() : value_text(value)).c_str());
+    if (nodes > 1 && *import.ranks % nodes == 0) return {&key, nodes};
+  }
+  return {nullptr, 1};
 }
 
 std::string next_steps(const Import& import, const OptionValues& base, const ImportFlags& flags) {
   // A pipe is used up, and train --import has no --from: such input is written first.
   const bool reads_again = flags.rules.from.empty() && std::ranges::find(flags.files, "-") == flags.files.end();
-  const int nodes = nodes_of(import);
-  const bool from_file = !flags.output.empty() || !reads_again || nodes > 1;  // train.sbatch takes a file
+  const auto [machines, nodes] = nodes_of(import);
+  const bool in_batch = machines != nullptr && machines->leaf.key == "sbatch.nodes";
+  const bool from_file = !flags.output.empty() || !reads_again || in_batch;  // train.sbatch takes a file
   OptionValues values = from_file ? OptionValues() : base;
   for (const ImportedValue& it : import.values)
     if (it.unknown.empty()) values.take_import(it.path, it.value, it.origin, it.is_default);
@@ -151,7 +174,8 @@ std::string next_steps(const Import& import, const OptionValues& base, const Imp
   std::string text = missing.empty() ? "" : fmt::format("still missing for trident train ({})\n", missing.size());
   const std::string written = flags.output.empty() ? "c.json" : flags.output;
   std::string command, line = from_file ? "  trident train --config" : "  trident train --import";
-  if (nodes > 1 && import.ranks) line = "  " + sbatch_start(nodes, static_cast<int>(*import.ranks / nodes));
+  if (in_batch) line = "  " + sbatch_start(nodes, static_cast<int>(*import.ranks / nodes));
+  else if (machines != nullptr) line.insert(2, fmt::format("mpirun -np {} --hostfile HOSTS ", *import.ranks));
   const auto add = [&](const std::string& word) {
     if (line.size() + word.size() + 3 > kImportColumns) command += std::exchange(line, "     ") + " \\\n";
     line += ' ' + word;
@@ -170,11 +194,14 @@ std::string next_steps(const Import& import, const OptionValues& base, const Imp
     if (const Option* const option = find_option(it.path);
         !it.not_built.empty() || (!it.unknown.empty() && option != nullptr && option->reserved))
       add(neutral_setting(it));
-    else if (const auto is_it = [&](const auto& one) { return one.first == it.path; };
+    else if (const auto is_it = [&](const auto& one) { return one.first == it.path || one.second.starts_with(it.path + '='); };
              !it.unknown.empty() && !it.is_default && std::ranges::none_of(missing, is_it))
       add(fmt::format("--set {}=...", it.path));
   const std::string_view first = from_file && flags.output.empty() ? ", once --output c.json has written it" : "";
-  return on_lines(fmt::format("{}the run{}\n{}{}\n", text, first, command, line));
+  const std::string hosts = machines == nullptr || in_batch
+                                ? ""
+                                : fmt::format("; HOSTS has {} lines such as n1 slots={}", nodes, *import.ranks / nodes);
+  return on_lines(fmt::format("{}the run{}{}\n{}{}\n", text, first, hosts, command, line));
 }
 
 void refuse_reserved(const Import& import) {
@@ -375,7 +402,7 @@ void import_command(const Arguments& arguments, const CommandContext& context) {
   }
   const bool table_alone = !flags.output.empty() && !prices;
   std::ostream& beside = table_alone ? context.out : context.err;
-  beside << verdicts_text(import);
+  beside << verdicts_text(import, !table_alone && !prices);
   if (prices) context.out << on_lines(prices_text(*prices, import));
   else if (!table_alone) context.out << config_text(import);
   context.out.flush();

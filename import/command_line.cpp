@@ -32,11 +32,13 @@ constexpr std::array<BatchOption, 4> kBatchOptions{{
     {"--gpus-per-node --gres", "gpus_per_node", "SLURM_GPUS_PER_NODE", "SLURM_GPUS_ON_NODE"},
 }};
 
-// "8" of gpu:a100:8, beside which --gres may ask for other things, nvme:100. Empty where it asks for no GPU.
+// "8" of gpu:a100:8, beside which --gres may ask for other things, nvme:100, and "1" of gpu:a100. Empty where it asks for no GPU.
 std::string_view batch_number(std::string_view option, std::string_view value) {
   if (option == "--gres") value.remove_prefix(std::min(value.size(), value.find("gpu")));
   value = value.substr(0, value.find(','));
-  return value.substr(value.rfind(':') + 1);
+  const std::string_view last = value.substr(value.rfind(':') + 1);
+  const bool is_type = option.starts_with("--g") && !last.empty() && !is_number(last) && !is_in("$", last);
+  return is_type ? "1" : last;
 }
 
 // A program of a system, and what the name of a module or the path of a file has in it.
@@ -207,7 +209,7 @@ class Command {
                           : leaf.key == "sbatch.ntasks_per_node" ? !each && !batch_all
                                                                  : !each && !batch_all && !batch_each;
       leaf.is_replaced = !starts_ranks || all || !counts;
-      leaf.remark = leaf.is_replaced ? "the command, or another of these lines, says how many ranks there are" : "";
+      if (leaf.is_replaced) leaf.remark = "the command, or another of these lines, says how many ranks there are";
       leaves_.push_back(std::move(leaf));
     }
   }
@@ -368,8 +370,10 @@ Batch batch_of(std::string_view text, const std::string& file) {
     for (std::size_t i = 0; i + 1 < words.size(); ++i)
       for (const BatchOption& option : kBatchOptions) {
         const std::string_view value = batch_number(words[i], words[i + 1]);
-        if (!is_listed(words[i], option.names) || !is_number(value)) continue;
+        if (!is_listed(words[i], option.names) || value.empty()) continue;
         batch.leaves.push_back({ForeignSystem::kLauncher, file, line, 1, fmt::format("sbatch.{}", option.key), value});
+        if (is_in("$", value)) batch.leaves.back().remark = "Slurm replaces no variable in such a line: write the number there";
+        if (!is_number(value)) continue;
         for (const std::string_view name : {option.variable, option.other})
           batch.variables.push_back({fmt::format("{}={}", name, value), line, 1});
       }

@@ -214,11 +214,12 @@ std::string derive_names(Facts& facts) {
                                     : name + ": no such folder here; give one with --set model.init_from=DIR");
     if (is_folder || is_shape) facts.take(is_folder ? "model.init_from" : "model.preset", *model);
   }
-  std::vector<Fact> datasets;  // "@dataset", "@dataset[1]", ...
+  std::vector<Fact> datasets;  // "@dataset", "@dataset[1]", ..., or several in one value
   for (const auto& [name, fact] : facts.all())
-    if (name.starts_with("@dataset")) datasets.push_back(fact);
+    for (const std::string& one : name.starts_with("@dataset") ? words_in(fact.value, ",") : std::vector<std::string>())
+      datasets.push_back({one.substr(std::min(one.size(), one.find_first_not_of(' '))), fact.origin, fact.weight});
   if (datasets.empty()) return "";
-  const auto name_of = [](const Fact& dataset) { return dataset.value.is_string() ? dataset.value.as_string() : ""; };
+  const auto name_of = [](const Fact& dataset) { return dataset.value.as_string(); };
   const auto value_of = [&](const JsonValue::Array& items) { return datasets.size() == 1 ? items[0] : JsonValue(items); };
   Fact all;
   JsonValue::Array names, prefixes;

@@ -161,7 +161,8 @@ void apply(Facts& facts, const Formula& formula) {
   const double value = above.product / below.product;
   if (formula.round == Round::kExact && std::fmod(above.product, below.product) != 0)
     throw ConfigError(fmt::format("{}: {}, {} / ({}), is not a whole number: {} / {}; change one of them{}", fact.origin,
-                                  formula.to, above.text, below.text, above.product, below.product,
+                                  formula.to.substr(formula.to.starts_with('@') ? 1 : 0), above.text, below.text,
+                                  above.product, below.product,
                                   formula.to == "parallel.data" ? ", or count the ranks with trident import --ranks N" : ""));
   if (formula.round == Round::kNot)  // a product of decimal fractions as people write it: 1e-6, not 1.0000000000000002e-06
     fact.value = std::strtod(fmt::format("{:.15g}", value).c_str(), nullptr);

@@ -61,6 +61,11 @@ std::optional<bool> bool_in(std::string_view text) {
   return is_listed(word, "false no off 0") ? std::optional(false) : std::nullopt;
 }
 
+// The one item of a list, as of TRL's loss_type: [sigmoid]; else the value itself.
+const JsonValue& only_item(const JsonValue& value) {
+  return value.is_array() && value.items().size() == 1 ? value.items()[0] : value;
+}
+
 JsonValue::Array list_of(const JsonValue& value) {
   const std::vector<std::string> words = words_in(value);
   return JsonValue::Array(words.begin(), words.end());
@@ -173,7 +178,7 @@ class Resolver {
     for (Judged& one : judged_)
       if (std::ranges::any_of(out_.faults, [&](const std::string& fault) { return begins(fault, one.origin); }))
         one.key.verdict = Verdict::kRefused;
-    for (Judged& one : judged_) finish(one);
+    for (Judged& one : judged_) one.key.general = one.key.note.size(), finish(one);
     list_defaults();
     return std::move(out_);
   }
@@ -184,17 +189,12 @@ class Resolver {
     return fault.starts_with(origin) && fault.find_first_of(":,", origin.size()) == origin.size();
   }
 
-  // A fault of what is derived ends the import, unless the report of all else is wanted.
+  // A fault of what is derived ends the import, unless the verdicts of all keys are wanted.
   void take_fault(std::string what) {
-    if (!rules_.keeps_faults) refuse_all(out_.faults);
     for (const Judged& one : judged_)
       if (is_open(one.key.leaf) && begins(what, one.origin)) what += fmt::format(" ({})", one.key.leaf.remark);
     if (out_.faults.empty()) out_.faults.push_back(what);  // else it may follow from one of them
     if (!rules_.keeps_faults) refuse_all(out_.faults);
-    facts_.erase_block("@");
-    out_.values.clear();
-    std::vector<std::string> more;
-    collect(more, [&] { list_values(); });
   }
 
   struct Judged {
@@ -229,7 +229,7 @@ class Resolver {
     present_.insert(leaf.system);
     if (const std::optional<ForeignSystem> base = base_of(leaf.system)) present_.insert(*base);
     if (leaf.key == "program" && text_of(leaf.value).starts_with("megatron ")) present_.insert(ForeignSystem::kMegatron);
-    std::vector<const ForeignKey*> rows = tables_.find_all(leaf.system, leaf.key, text_of(leaf.value));
+    std::vector<const ForeignKey*> rows = tables_.find_all(leaf.system, leaf.key, text_of(only_item(leaf.value)));
     if (const ForeignKey* const row = is_open(leaf) && !rows.empty() && rows.front()->verdict == Verdict::kRefused
                                           ? tables_.find_key(leaf.system, leaf.key)
                                           : nullptr) {
@@ -237,7 +237,7 @@ class Resolver {
       return facts_.take(one.to, {leaf.value, one.origin});
     }
     if (!rows.empty() && leaf.is_replaced) return;  // its remark says by what
-    std::vector<std::string> words(rows.size(), text_of(leaf.value));
+    std::vector<std::string> words(rows.size(), text_of(only_item(leaf.value)));
     if (!rows.empty() && rows.front()->convert == Convert::kWords) {
       rows.clear(), words.clear();
       for (const std::string& word : words_in(leaf.value, ", []\""))
@@ -303,7 +303,8 @@ class Resolver {
     std::string fact(fact_of(row.to));
     if (const std::size_t index = leaf.key.find('['); fact == "@dataset" && index != leaf.key.npos)  // each is prepared
       fact += leaf.key.substr(index, leaf.key.find(']') + 1 - index);
-    facts_.take(fact, {converted(row, leaf.value, one.origin), one.origin, weight_of(row)});
+    const JsonValue& value = names_values ? only_item(leaf.value) : leaf.value;
+    facts_.take(fact, {converted(row, value, one.origin), one.origin, weight_of(row)});
   }
 
   // Points to what the base gives; nullptr: nothing.

@@ -19,6 +19,7 @@ struct ImportedKey {
   Verdict verdict;
   std::string to;    // "parallel.zero = \"zero2\""; "" where the verdict has none
   std::string note;  // "" or one sentence
+  std::size_t general = 0;  // its first bytes, which hold for every such key
 };
 
 // One key of the configuration that comes out.

@@ -181,6 +181,21 @@ bool WordReader::puts_path(Fields& out, std::size_t begin, std::size_t inner, st
   return !value.empty();
 }
 
+bool WordReader::puts_document(Fields& out, std::size_t inner, std::size_t end, bool is_quoted) {
+  WordReader reader(script_, part(inner, end));
+  reader.skip_blanks();
+  if (!reader.takes("cat") || (reader.skip_blanks(), !reader.at_document())) return false;
+  reader.pos_ += 2;
+  reader.here_documents_.push_back(reader.here_document());
+  reader.here_documents_.back().use = Use::kVariable;
+  if (reader.skip_blanks(), reader.peek() != '\n') return false;
+  if (reader.skip_lines(), !reader.at_end()) return false;
+  Text text = reader.content_of(reader.written_.front());
+  while (!text.empty() && text.back().c == '\n') text.pop_back();
+  script_.spend(text.size(), at(inner));
+  return out.put_value(text, is_quoted), true;
+}
+
 // Puts ~ at the begin of a word as $HOME, and {a,b} as what would have to be executed; false: there is neither here.
 bool WordReader::puts_expansion(Fields& out, std::size_t begin) {
   const std::size_t from = pos_;
@@ -259,7 +274,7 @@ void WordReader::dollar(Fields& out, bool is_quoted) {
     if (is_sum && !takes(")")) script_.fail(at(begin), "nothing closes this parenthesis");
     const bool is_expr = bytes_of(part(inner, std::min(inner + 5, end))) == "expr ";
     if (is_sum || is_expr) arithmetic(out, begin, inner + (is_sum ? 0 : 5), end, is_sum ? Syntax::kShell : Syntax::kExpr);
-    else if (!puts_path(out, begin, inner, end)) put_not_executed(out, begin);
+    else if (!puts_document(out, inner, end, is_quoted) && !puts_path(out, begin, inner, end)) put_not_executed(out, begin);
   } else if (peek() == '[') {
     script_.refuse(at(begin), "$[");
   } else if (takes("{")) {

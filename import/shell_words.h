@@ -212,6 +212,16 @@ class WordReader : protected Cursor {
   // Puts path_said() of the words from `inner` to `end`, which no program has to compute. false: they are other commands.
   bool puts_path(Fields& out, std::size_t begin, std::size_t inner, std::size_t end);
   bool puts_expansion(Fields& out, std::size_t begin);
+  // Puts the text of $(cat <<END ... END) from `inner` to `end`, without its last ends of lines; false: it is another command.
+  bool puts_document(Fields& out, std::size_t inner, std::size_t end, bool is_quoted);
+  Text content_of(HereDocument& document) {
+    Fields content{false};
+    WordReader reader(script_, std::move(document.text));
+    reader.has_words_ = false;
+    if (document.is_quoted) content.put_value(reader.text_, true);
+    else reader.scan(content, Stop::kEnd, true);
+    return content.take_one();
+  }
   void scan(Fields& out, Stop stop, bool is_quoted);
   Text scanned_word() {
     Fields word{false};
@@ -366,14 +376,6 @@ class FileReader : protected WordReader {
       else if (!word.empty() && word != "-r") document.variable = word, ++names;
       document.use = names == 1 && is_name(document.variable[0]) ? Use::kVariable : Use::kNone;
     }
-  }
-  Text content_of(HereDocument& document) {
-    Fields content{false};
-    FileReader reader(script_, std::move(document.text));
-    reader.has_words_ = false;
-    if (document.is_quoted) content.put_value(reader.text_, true);
-    else reader.scan(content, Stop::kEnd, true);
-    return content.take_one();
   }
   void keep(const HereDocument& document, Text text) {
     if (document.use == Use::kVariable) {

@@ -15,15 +15,11 @@ differs("batch_size", "it counts for nothing there: batch.global is micro_batch_
 {"optimizer = adamw_torch_fused", kMapped, "optimizer.type", "\"adamw\"", {}, "\"adamw_torch_fused\""},
 refused("optimizer = optimi_adamw, flash_adamw, adopt_adamw, adamc, came_pytorch, dion", "adamw_torch and lion_32bit are there"),
 {"lr_scheduler = cosine", kMapped, "lr_schedule.type", "\"cosine\"", {}, "\"cosine\""},
-{"cosine_min_lr_ratio", kMapped, "lr_schedule.min_lr@min_lr_ratio"},
 {"warmup_ratio", kMapped, "lr_schedule.warmup_steps@warmup_ratio", {}, "a share of run.steps; without it and warmup_steps 3 %, of "
  "at most 100 steps there", "0.03"},
 {"bf16 = auto", kMapped, "precision.compute", "\"auto\"", "bf16 where the processor multiplies it faster than fp32", "\"auto\"",
  kUnlessImplied},
-{"bfloat16", kMapped, "precision.compute", "\"bf16\""},
-{"float16", kMapped, "precision.compute", "\"fp16\""},
 {"float32", kMapped, "precision.compute", "\"fp32\""},
-{"fp8", kNotBuilt, "precision.fp8", "true"},
 {"logging_steps", kMapped, "log.every@logging_steps", {}, "at most 10 where it is left out", "10"},
 {"save_strategy = no, false", kMapped, "checkpoint.every", "\"end\"", "the last step alone is saved, as there"},
 {"save_strategy", kMapped, "checkpoint.every@save_strategy", {}, "steps between checkpoints, or epoch", "\"epoch\""},
@@ -38,21 +34,15 @@ refused("optimizer = optimi_adamw, flash_adamw, adopt_adamw, adamc, came_pytorch
 always("auto_resume_from_checkpoints", "a run goes on from the newest checkpoint of its folder"),
 differs("save_first_step, early_stopping_patience, loss_watchdog_threshold, loss_watchdog_patience, dynamic_checkpoint*", "a run "
  "ends after its steps, and ten non-finite steps in a row end it; SIGUSR1 saves and ends"),
-{"adapter = lora", kMapped, "adapter.type", "\"lora\"", "with adapter.r, adapter.alpha, adapter.target_modules"},
-{"adapter = qlora", kMapped, "adapter.type", "\"lora\"", "load_in_4bit says that the weights beside it have 4 bits"},
+{"adapter = lora, qlora", kMapped, "adapter.type", "\"lora\"", "with adapter.r; load_in_4bit says that the weights beside it have "
+ "4 bits"},
 refused("adapter", "adapters are LoRA"),
-{"peft_use_dora", kMapped, "adapter.type@use_dora", "\"dora\""},
-{"peft_use_rslora", kMapped, "adapter.rslora", "true"},
-{"peft_layers_to_transform", kMapped, "adapter.layers", {}, {}, {}, kList},
-{"lora_model_dir", kMapped, "adapter.init_from"},
 always("lora_on_cpu, lora_fan_in_fan_out, peft_autocast_adapter_dtype, peft_ensure_weight_tying, qlora_sharded_model_loading, "
  "merge_method, lora_mlp_kernel, lora_qkv_kernel, lora_o_kernel, lora_embedding_kernel, peft_layers_pattern, merge_lora", "masters "
  "of adapters are fp32; trident convert merges them", "trident convert"),
 {"lora_target_linear", kMapped, "adapter.target_modules@all_linear", "true", "all linear layers, beside those that are named"},
 {"unfrozen_parameters", kMapped, "train.only", {}, "regular expressions of whole names of tensors"},
-{"rl_beta, dpo_beta, trl.beta", kMapped, "loss.beta"},
-{"dpo_loss_type = sigmoid, ipo, hinge", kMapped, "loss.variant"},
-{"dpo_label_smoothing", kMapped, "loss.label_smoothing"},
+{"trl.beta", kMapped, "loss.beta"},
 {"dpo_norm_loss", kMapped, "loss.length_normalized", "true"},
 refused("relora, relora_steps, peft_use_relora, gptq, load_4bit, use_eaft, use_pose, lr_groups, lr_quadratic_warmup, "
  "cosine_constant_lr_ratio, embedding_lr, embedding_lr_scale, loraplus_lr_ratio, lora_rank_pattern, lora_alpha_pattern, "
@@ -62,9 +52,9 @@ refused("relora, relora_steps, peft_use_relora, gptq, load_4bit, use_eaft, use_p
  "hatchery*", kNoSuchMethod),
 refused("expert_parallel_size", "there are no experts here"),
 refused("reward_model, process_reward_model, num_labels, center_rewards_coefficient, curriculum_sampling, scaling_softmax, "
- "noisy_embedding_alpha, dpo_loss_type, dpo_loss_weights, dpo_use_weighting, trl*, vllm*, ebft*, nemo_gym*, do_causal_lm_eval, "
- "do_bench_eval", "the loss is the cross-entropy of the next token, or DPO's"),
-differs("model_config*, overrides_of_model_config*, overrides_of_model_kwargs*, rope_scaling*, reinit_weights, shrink_embeddings, "
+ "noisy_embedding_alpha, dpo_loss_weights, dpo_use_weighting, trl*, vllm*, ebft*, nemo_gym*, do_causal_lm_eval, do_bench_eval",
+ "the loss is the cross-entropy of the next token, or DPO's"),
+differs("model_config*, overrides_of_model_config*, overrides_of_model_kwargs*, reinit_weights, shrink_embeddings, "
  "resize_token_embeddings_to_32x, s2_attention", "the folder's config.json is the model; keys of the model block change it"),
 always("special_tokens.pad_token", "padding has no part in the loss"),
 differs("special_tokens*, tokens*, added_tokens_overrides*", kMoreTokens),
@@ -78,13 +68,10 @@ heading("Parallelism and memory"),
 {"dp_shard_size", kMapped, "parallel.data@shard"},
 {"dp_replicate_size", kMapped, "parallel.shard_group@replicate"},
 {"tensor_parallel_size", kMapped, "parallel.tensor"},
-always("context_parallel_size, sequence_parallel_degree = 1, null", "one rank has a whole sequence"),
-{"context_parallel_size, sequence_parallel_degree", kNotBuilt, "parallel.context"},
 {"gradient_checkpointing = offload, offload_disk", kNotBuilt, "offload.activations", "\"host\""},
 {"gradient_checkpointing = offload, offload_disk", kMapped, "recompute.policy", "\"full\""},
 {"selective_checkpointing*", kMapped, "recompute.policy", "\"selective\"", "attention is computed again, all else is kept"},
 {"layer_offloading", kNotBuilt, "offload.parameters", "\"host\""},
-{"activation_offloading = legacy, disk, hidden_states", kNotBuilt, "offload.activations", "\"host\""},
 always("heads_k_stride, ring_attn_func", "of context parallelism"),
 always("flash_attention, xformers_attention, sdp_attention, flex_attention, flex_attn_compile_kwargs*, sage_attention, "
  "eager_attention, flash_attn_cross_entropy, flash_attn_fuse_mlp, flash_attn_rms_norm, flash_optimum, large_head_attention, "
@@ -97,19 +84,10 @@ always("fsdp_version, fsdp_final_state_dict_type, ddp, device, device_map, world
  "memory is planned before the start, and the launcher says how many ranks there are"),
 launcher("use_ray, launcher", "mpirun or srun starts the ranks"),
 heading("Model and data"),
-{"base_model", kMapped, "model.init_from@model", {}, "must be a local folder: nothing is downloaded"},
 {"datasets.path", kMapped, "data.train@dataset"},
 differs("datasets.type, datasets.roles_to_train, datasets.train_on_eos, datasets.train_on_inputs", "trident data prepare reads "
  "messages with --chat and pairs of answers with --preference; its --loss chooses what counts"),
-always("datasets", "data.train and data.valid name files that trident data prepare wrote, with weights where there are several",
- "trident data prepare"),
-{"test_datasets", kDiffers, "data.valid@valid_data", "true", kPreparesValid},
 {"val_set_size", kMapped, "data.split@valid_share", {}, kSetAside, "0"},
-{"sample_packing = true", kMapped, "data.samples@packing", "\"packed\"", "after trident data pack"},
-{"sample_packing", kMapped, "data.samples@packing", "\"one\"", "each conversation is a sample by itself, padded, without trident "
- "data pack"},
-always("excess_length_strategy", "trident data pack --overflow truncate or split; longer ones are refused without", "trident data "
- "pack --overflow truncate"),
 always("sample_packing_*, eval_sample_packing, eval_sequence_len, min_sample_len, max_prompt_len, max_packed_sequence_len, "
  "pad_to_sequence_len, multipack_real_batches, batch_flattening, pretrain_multipack_buffer_size, pretrain_multipack_attn, "
  "pretraining_sample_concatenation, dpo_padding_free, streaming_multipack_buffer_size, shuffle_merged_datasets, "
@@ -117,13 +95,10 @@ always("sample_packing_*, eval_sample_packing, eval_sequence_len, min_sample_len
  "num_dataset_shards_to_save, dataset_processes, dataset_exact_deduplication, dataset_keep_in_memory, is_preprocess, "
  "preprocess_iterable, total_num_tokens, total_supervised_tokens, push_dataset_to_hub", "trident data prepare and pack make the "
  "samples, once and for all runs", "trident data prepare"),
-differs("chat_template_jinja", kTemplateOfData, kPrepareByTemplate),
-differs("default_system_message, datasets.default_system_message, datasets.system_prompt", kSystemMessage),
 differs("chat_template_kwargs*, eot_tokens", kTextOfTemplate, "trident data prepare --chat --template FILE"),
 differs("fix_untrained_tokens", "rows of the folder stay as they are; those of more tokens are their mean"),
 always("mean_resizing_embeddings, embeddings_skip_upcast", "rows of tokens that only data.tokenizer has begin as the mean of the "
  "folder's"),
-{"tokenizer_config", kMapped, "data.tokenizer", {}, "a name, a local folder or a file"},
 always("base_model_config, type_of_model, revision_of_model, tokenizer_type, tokenizer_use_fast, tokenizer_legacy, "
  "tokenizer_use_mistral_common, tokenizer_save_jinja_files, is_falcon_derived_model, is_llama_derived_model, "
  "is_mistral_derived_model, is_qwen_derived_model, hf_use_auth_token, strict, axolotl_config_path, model_kwargs*, "
@@ -132,7 +107,6 @@ always("eval_batch_size, dpo_use_logits_to_keep, dpo_generate_during_eval, eval_
  "eval_max_new_tokens, include_tkps", "an evaluation takes batch.micro sequences at a time"),
 always("generate_samples, num_generation_samples, generation_*", "eval.samples continues texts while a run goes on"),
 always("eta_min, adam_eps, test_value, exact_deduplication, collator_pad_to_longest, full_finetune", "axolotl reads no such key"),
-always("profiler_steps, profiler_steps_start", "log.trace_steps traces steps"),
 {"use_tensorboard", kMapped, "log.tensorboard", "true"},
 differs("use_wandb, use_mlflow, mlflow_*, hf_mlflow_log_artifacts, use_comet, comet_*, gradio_*, use_otel_metrics, otel_*, "
  "use_trackio", kSendsNothing),

@@ -1,5 +1,5 @@
 // transformers 5.23's TrainingArguments and 4's old names; TRL 1.16's SFTConfig, DPOConfig, ModelConfig, ScriptArguments; PEFT's
-// LoraConfig; the arguments of open-r1's scripts and of run_clm.py.
+// LoraConfig; the arguments of open-r1's scripts, run_clm.py and qlora.py, and those that ms-swift, axolotl and others share.
 system("Hugging Face: Trainer, TRL, PEFT", "TrainingArguments' default"),
 heading("Batch, run and precision"),
 always("program", "its name says whose defaults count: sft.py and dpo.py have TRL's, others Trainer's", "@program"),
@@ -17,15 +17,17 @@ always("per_device_eval_batch_size, per_gpu_eval_batch_size, eval_accumulation_s
  "parallel.data x N"},
 {"accelerator_config.gradient_accumulation_kwargs.sync_each_batch", kMapped, "parallel.grad_sync", "{\"every\": 1}"},
 differs("auto_find_batch_size", "no batch size is searched for; trident plan says which batch.micro fits"),
+differs("max_epochs, early_stop_interval, early_stopping_steps", "run.epochs or run.steps ends a run"),
 refused("split_batches, accelerator_config.split_batches", "batch.micro is the size of one rank's pass, not of all ranks' "
  "together"),
 {"seed", kMapped, "run.seed", {}, {}, "42"},
 differs("data_seed", "the order of samples is drawn from run.seed"),
 {"full_determinism", kMapped, "cuda.deterministic", "true"},
 {"no_cuda, use_cpu", kMapped, "device", "\"cpu\""},
-{"bf16", kMapped, "precision.compute", "\"bf16\"", {}, "false"},
+{"bf16, bfloat16", kMapped, "precision.compute", "\"bf16\"", {}, "false"},
 {"bf16 = false, no, 0", kMapped, "precision.compute", "\"fp32\"", "unless another key says otherwise", {}, kUnlessImplied},
-{"fp16", kMapped, "precision.compute", "\"fp16\""},
+{"fp16, float16", kMapped, "precision.compute", "\"fp16\""},
+{"fp8", kNotBuilt, "precision.fp8", "true"},
 always("dtype, torch_dtype, model_init_kwargs.dtype, model_init_kwargs.torch_dtype = float32, torch.float32, fp32", "the format of "
  "weights; bf16 and fp16 say that of products"),
 {"dtype, torch_dtype, model_init_kwargs.dtype, model_init_kwargs.torch_dtype", kMapped, "precision.compute", {}, "where bf16 and "
@@ -63,26 +65,29 @@ heading("Optimizer and learning rate"),
 refused("optim, optimizer", "adamw_torch and lion_32bit are there, whose states have 32 bits"),
 refused("optim_args, optim_target_modules", "adam_beta1, adam_beta2, adam_epsilon and weight_decay say all there is"),
 {"lr_scheduler_type, lr_scheduler = linear", kMapped, "lr_schedule.type", "\"linear\"", kStepAhead, "\"linear\""},
-{"lr_scheduler_type, lr_scheduler = cosine, cosine_with_min_lr", kMapped, "lr_schedule.type", "\"cosine\"", kStepAhead},
+{"lr_scheduler_type, lr_scheduler = cosine, cosine_with_min_lr, cosine_with_restarts", kMapped, "lr_schedule.type", "\"cosine\"",
+ kStepAhead},
 {"lr_scheduler_type, lr_scheduler = constant", kMapped, "lr_schedule.type", "\"constant\"", "without a warm-up, whatever "
  "warmup_steps says; constant_with_warmup has one"},
 {"lr_scheduler_type, lr_scheduler = constant", kMapped, "lr_schedule.warmup_steps@no_warmup", "true", "lr_schedule.warmup_steps is "
  "0"},
 {"lr_scheduler_type, lr_scheduler = constant_with_warmup", kMapped, "lr_schedule.type", "\"constant\"", kStepAhead},
+{"lr_scheduler_type, lr_scheduler = polynomial", kDiffers, "lr_schedule.type", "\"linear\"", "the lowest rate is 1e-7 there"},
 {"lr_scheduler_type, lr_scheduler = inverse_sqrt", kMapped, "lr_schedule.type", "\"inverse_sqrt\"", "its time scale is the "
  "warm-up"},
 {"lr_scheduler_type, lr_scheduler = warmup_stable_decay", kMapped, "lr_schedule.type", "\"wsd\"", "with "
  "lr_scheduler_kwargs.num_decay_steps"},
 {"lr_scheduler_kwargs.min_lr", kMapped, "lr_schedule.min_lr"},
-{"lr_scheduler_kwargs.min_lr_rate, lr_scheduler_kwargs.min_lr_ratio", kMapped, "lr_schedule.min_lr@min_lr_ratio"},
+{"lr_scheduler_kwargs.min_lr_rate, lr_scheduler_kwargs.min_lr_ratio, cosine_min_lr_ratio", kMapped,
+ "lr_schedule.min_lr@min_lr_ratio"},
 {"lr_scheduler_kwargs.num_decay_steps", kMapped, "lr_schedule.wsd_decay_steps"},
 {"lr_scheduler_kwargs.decay_type = linear, cosine", kMapped, "lr_schedule.wsd_decay_type"},
 {"lr_scheduler_kwargs.decay_type = 1-sqrt", kMapped, "lr_schedule.wsd_decay_type", "\"minus_sqrt\""},
 always("lr_scheduler_kwargs.warmup_type = linear", "the warm-up is linear"),
 always("lr_scheduler_kwargs.num_cycles = 0.5", "half a wave, from the highest rate to the lowest"),
-refused("lr_scheduler_type, lr_scheduler, lr_scheduler_kwargs*", "linear, cosine, cosine_with_min_lr, constant, "
+refused("lr_scheduler_type, lr_scheduler, lr_scheduler_kwargs*", "linear, polynomial, cosine, cosine_with_min_lr, constant, "
  "constant_with_warmup, inverse_sqrt and warmup_stable_decay are there"),
-{"warmup_steps", kMapped, "lr_schedule.warmup_steps", {}, "below 1 it is a share of the run's steps"},
+{"warmup_steps, num_warmup_steps", kMapped, "lr_schedule.warmup_steps", {}, "below 1 it is a share of the run's steps"},
 {"warmup_ratio", kMapped, "lr_schedule.warmup_steps@warmup_ratio", {}, "a share of run.steps"},
 differs("no_average_tokens_across_devices", "the loss is the mean over the targets of all ranks, not the mean of their means"),
 differs("average_tokens_across_devices = false", "the loss is the mean over the targets of all ranks, not the mean of their means"),
@@ -116,6 +121,8 @@ always("fsdp_config, parallelism_config, fsdp_min_num_params, fsdp_transformer_l
 always("accelerator_config*, dispatch_batches", "samples are drawn by run.seed, the same in every layout, and read ahead"),
 {"ddp_bucket_cap_mb", kMapped, "parallel.bucket_mb"},
 differs("ddp_timeout", "cuda.nccl_timeout, at most 590 s, is how long a group of NCCL may stand still"),
+always("context_parallel_size, sequence_parallel_size, sequence_parallel_degree = 1, null", "one rank has a whole sequence"),
+{"context_parallel_size, sequence_parallel_size, sequence_parallel_degree", kNotBuilt, "parallel.context"},
 always("ddp_*, xpu_backend, local_rank, tpu_num_cores, mp_parameters, sharded_ddp, use_mps_device, use_ipex, jit_mode_eval, "
  "ray_scope, tpu_metrics_debug", "ranks are threads or MPI processes, and every parameter's gradient is known before the start"),
 always("torch_compile*, torchdynamo, use_liger_kernel, use_liger, use_liger_loss, use_unsloth, liger_kernel_config*, use_cache, "
@@ -159,20 +166,25 @@ always("logging_first_step, log_on_each_node, log_level, log_level_replica, disa
 {"report_to = none", kMapped, "log.tensorboard", "false", "metrics.jsonl has every number"},
 {"report_to = tensorboard", kMapped, "log.tensorboard", "true"},
 {"report_to", kDiffers, "log.tensorboard", "true", "the only system; ten lines in docs/logs.md send metrics.jsonl to others"},
-differs("wandb_*, project, trackio_*, use_swanlab, swanlab_*, hub_model_revision, overwrite_hub_revision, push_to_hub_revision, "
- "benchmarks, callbacks", kSendsNothing),
-always("push_to_hub*, hub_*", "nothing is sent anywhere; trident convert makes the folder"),
+differs("with_tracking, wandb_*, project, trackio_*, use_swanlab, swanlab_*, hub_model_revision, overwrite_hub_revision, "
+ "push_to_hub_revision, benchmarks, callbacks", kSendsNothing),
+always("push_to_hub*, hub_*, hf_hub_token, ms_hub_token, om_hub_token", "nothing is sent anywhere; trident convert makes the "
+ "folder"),
 launcher("env.*", "variables are set where the ranks start"),
+always("enable_torch_profiler, profiler_*, profile_modules", "log.trace_steps traces steps"),
 heading("Model and data"),
-{"model_name_or_path", kMapped, "model.init_from@model", {}, "must be a local folder: nothing is downloaded"},
+{"model_name_or_path, base_model, model", kMapped, "model.init_from@model", {}, "must be a local folder: nothing is downloaded"},
 {"model_name", kMapped, "model.preset@model", {}, "or model.init_from, a local folder of Hugging Face's form"},
-{"dataset_name, dataset_path, data_path, train_file, dataset_id_or_path", kMapped, "data.train@dataset"},
-{"validation_file", kMapped, "data.valid", {}, "the prefix that trident data prepare wrote"},
-{"tokenizer_name, tokenizer_name_or_path", kMapped, "data.tokenizer", {}, "a name, a local folder or a file"},
-{"max_length, max_seq_length, seq_length, model_max_length, cutoff_len, sequence_len, block_size", kMapped, "batch.sequence"},
-{"packing = true", kMapped, "data.samples@packing", "\"packed\"", "after trident data pack"},
-{"packing", kMapped, "data.samples@packing", "\"one\"", "each conversation is a sample by itself, padded, without trident data "
- "pack"},
+{"dataset_name, dataset_path, data_path, train_file, train_files, dataset, dataset_id_or_path", kMapped, "data.train@dataset"},
+{"validation_file, validation_files, test_datasets, val_dataset, cached_val_dataset, eval_dataset, eval_on_each_dataset", kDiffers,
+ "data.valid@valid_data", "true", kPreparesValid},
+{"eval_dataset_size, val_size, split_dataset_ratio", kMapped, "data.split@valid_share", {}, kSetAside},
+{"tokenizer_name, tokenizer_name_or_path, tokenizer_config", kMapped, "data.tokenizer", {}, "a name, a local folder or a file"},
+{"max_length, max_seq_length, max_seq_len, seq_length, model_max_length, cutoff_len, sequence_len, block_size, packing_length",
+ kMapped, "batch.sequence"},
+{"packing, sample_packing = true", kMapped, "data.samples@packing", "\"packed\"", "after trident data pack"},
+{"packing, sample_packing", kMapped, "data.samples@packing", "\"one\"", "each conversation is a sample by itself, padded, without "
+ "trident data pack"},
 {"packing_strategy = bfd, ffd", kMapped, "data.samples@packing_strategy", {}, "trident data pack puts the longest first, each "
  "where least room is left; --overflow truncate"},
 {"packing_strategy = bfd_split, bfd-requeue", kMapped, "data.samples@packing_strategy", {}, "trident data pack --overflow split"},
@@ -191,23 +203,34 @@ always("completion_only_loss = true", kWithData, "trident data prepare --chat --
 differs("completion_only_loss = false", kWithData, "trident data prepare --chat --loss all"),
 differs("train_on_inputs = true", kWithData, "trident data prepare --chat --loss all"),
 always("chat_template = tokenizer_default", kOwnTemplate),
-differs("chat_template, chat_template_path, chat_template_format", kTemplateOfData, kPrepareByTemplate),
+differs("chat_template, chat_template_path, chat_template_format, template, chat_template_jinja", kTemplateOfData,
+ kPrepareByTemplate),
 always("assistant_only_loss, completion_only_loss, train_on_inputs", kWithData),
-differs("system_prompt", kSystemMessage),
-differs("max_train_samples, max_eval_samples", "trident data prepare takes all lines of a file: cut it before"),
+differs("system_prompt, system, default_system, default_system_message, datasets.default_system_message, datasets.system_prompt",
+ kSystemMessage),
+always("truncation_strategy, excess_length_strategy", "trident data pack --overflow truncate or split; longer ones are refused "
+ "without", "trident data pack --overflow truncate"),
+differs("agent_template, response_prefix, enable_thinking, preserve_thinking, add_non_thinking_prefix, tool_format",
+ kTextOfTemplate, "trident data prepare --chat --template FILE"),
+differs("max_train_samples, max_eval_samples, max_samples", "trident data prepare takes all lines of a file: cut it before"),
+differs("source_max_len, target_max_len", "batch.sequence is the length of question and answer together"),
 always("dataset_train_split, dataset_test_split, dataset_config, dataset_config_name, dataset_streaming, streaming, datasets*, "
  "dataset_configs, text_column, truncation_side, auto_insert_empty_system_msg, preprocessed_path, splits, add_special_tokens, "
  "append_concat_token, dataset_mixture*, dataset_mixer*, dataset_splits, dataset_prompt_column, test_split_size, "
  "validation_split_percentage, keep_linebreaks, lazy_preprocess, dataset_num_proc, preprocessing_num_workers, overwrite_cache, "
- "cache_dir, tools", "data.train and data.valid name files that trident data prepare wrote, with weights where there are several",
- "trident data prepare"),
+ "cache_dir, tools, buffer_size, mix_strategy, interleave_probs, preprocessing_batch_size, tokenized_path, eval_tokenized_path, "
+ "dataset_shards, cache_path, reserved_label_len, data_shared_file_system, ignore_pad_token_for_loss, load_from_cache_file, "
+ "dataset_shuffle, strict, val_dataset_shuffle, train_dataloader_shuffle, interleave_prob, stopping_strategy, shuffle_buffer_size, "
+ "download_mode, columns*, disable_auto_column_mapping, custom_dataset_info, lazy_tokenize, decision_*", "data.train and "
+ "data.valid name files that trident data prepare wrote, with weights where there are several", "trident data prepare"),
 always("dataloader_drop_last", "a last batch that is not full takes samples of the next epoch"),
 always("dataloader_*, no_dataloader_*", "samples are read ahead"),
-always("model_revision, base_model_revision, trust_remote_code, token, use_auth_token, use_fast_tokenizer, low_cpu_mem_usage, "
- "model_type, model_code_revision, ignore_bias_buffers", "no code and no file of a hub is loaded"),
+always("model_revision, base_model_revision, trust_remote_code, token, use_auth_token, use_fast_tokenizer, use_slow_tokenizer, "
+ "low_cpu_mem_usage, model_type, model_code_revision, ignore_bias_buffers", "no code and no file of a hub is loaded"),
 differs("config_name", "a model of new weights by this config.json: give its folder as model.hf_config, in place of "
  "model.init_from"),
-differs("model_init_kwargs*, config_overrides", "the folder's config.json is the model; keys of the model block change it"),
+differs("model_init_kwargs*, config_overrides, rope_scaling*", "the folder's config.json is the model; keys of the model block "
+ "change it"),
 heading("Adapters and quantization"),
 {"use_peft, use_peft_lora, peft, use_lora, adapter", kMapped, "adapter.type", "\"lora\"", "with adapter.r, adapter.alpha, "
  "adapter.target_modules"},
@@ -216,14 +239,16 @@ refused("peft_type", "adapters are LoRA"),
 {"lora_r, lora_rank, peft_lora_r, r", kMapped, "adapter.r"},
 {"lora_alpha, peft_lora_alpha", kMapped, "adapter.alpha"},
 {"lora_dropout", kMapped, "adapter.dropout"},
-{"lora_target_modules, lora_target, target_modules = all, all-linear", kMapped, "adapter.target_modules", "[\"all-linear\"]"},
-{"lora_target_modules, lora_target, target_modules", kMapped, "adapter.target_modules", {}, "all linear layers but lm_head where "
- "the key is left out", {}, kList},
+{"lora_target_modules, lora_target, lora_modules, target_modules = all, all-linear", kMapped, "adapter.target_modules",
+ "[\"all-linear\"]"},
+{"lora_target_modules, lora_target, lora_modules, target_modules", kMapped, "adapter.target_modules", {}, "all linear layers but "
+ "lm_head where the key is left out", {}, kList},
 {"exclude_modules", kMapped, "adapter.exclude_modules", {}, {}, {}, kList},
-{"layers_to_transform", kMapped, "adapter.layers", {}, {}, {}, kList},
-{"use_rslora", kMapped, "adapter.rslora", "true"},
-{"use_dora", kMapped, "adapter.type@use_dora", "\"dora\""},
-{"lora_modules_to_save, modules_to_save", kMapped, "adapter.modules_to_save", {}, {}, {}, kList},
+{"layers_to_transform, peft_layers_to_transform", kMapped, "adapter.layers", {}, {}, {}, kList},
+{"use_rslora, peft_use_rslora", kMapped, "adapter.rslora", "true"},
+{"use_dora, peft_use_dora", kMapped, "adapter.type@use_dora", "\"dora\""},
+{"adapter_name_or_path, lora_model_dir", kMapped, "adapter.init_from"},
+{"lora_modules_to_save, modules_to_save, additional_target", kMapped, "adapter.modules_to_save", {}, {}, {}, kList},
 always("lora_task_type, task_type, bias = causal_lm, none", "the next token is predicted, and biases stay as they are"),
 always("init_lora_weights = true, kaiming, default", "A begins uniform at random, B as zeros"),
 refused("init_lora_weights = false", "B begins as zeros"),
@@ -237,17 +262,22 @@ always("relora_*, dion_*, galore_*, qgalore_*, apollo_*, badam_*, oft_*, ppo_*, 
  "lisa_*, adalora_*, boft_*, vera_*, fourier_*, llamapro_*, reft_*, vllm_*, sglang_*, image_*, video_*, orpo_alpha, simpo_gamma, "
  "cpo_alpha, sft_alpha, desirable_weight, undesirable_weight, center_rewards_coefficient, loraplus_lr_embedding, ref_model_type, "
  "ref_model_revision", "of a method that is not asked for, or of images"),
+{"bits, load_in_bits, quantization_bit, quant_bits = 4", kNotBuilt, "model.quantize.type", "\"nf4\""},
+always("bits, load_in_bits = 16, 32", "frozen weights have the bits of precision.compute"),
 {"load_in_4bit, use_4bit, use_4bit_quantization, qlora, q_lora", kNotBuilt, "model.quantize.type", "\"nf4\"", "leave it out: lora "
  "trains beside weights in 16 bits"},
-always("bnb_4bit_quant_type = nf4", "the format of load_in_4bit"),
-{"use_bnb_nested_quant, use_nested_quant, bnb_4bit_use_double_quant", kNotBuilt, "model.quantize.double", "true"},
+always("bnb_4bit_quant_type, quant_type, quantization_type = nf4", "the format of load_in_4bit"),
+{"use_bnb_nested_quant, use_nested_quant, bnb_4bit_use_double_quant, double_quant, double_quantization", kNotBuilt,
+ "model.quantize.double", "true"},
 always("bnb_4bit_quant_storage, bnb_4bit_quant_storage_dtype, bnb_4bit_compute_dtype", "products are in precision.compute"),
-differs("load_in_8bit, use_8bit_quantization", "frozen weights have 16 bits, those of precision.compute, unless "
- "model.quantize.type is nf4"),
-refused("bnb_4bit_quant_type, quantization_config*", "frozen weights have 4 bits as nf4, or those of precision.compute"),
+differs("load_in_8bit, use_8bit_quantization, bits, load_in_bits, quantization_bit, quant_bits", "frozen weights have 16 bits, "
+ "those of precision.compute, unless model.quantize.type is nf4"),
+refused("bnb_4bit_quant_type, quant_type, quantization_type, quantization_config*", "frozen weights have 4 bits as nf4, or those "
+ "of precision.compute"),
 heading("Preferences"),
-{"beta", kMapped, "loss.beta"},
-{"loss_type = sigmoid, ipo, hinge", kMapped, "loss.variant"},
+{"beta, rl_beta, dpo_beta, pref_beta", kMapped, "loss.beta"},
+{"ref_model", kMapped, "reference", {}, "a checkpoint, a folder of them, or a Hugging Face folder"},
+{"loss_type, dpo_loss_type, pref_loss, dpo_loss = sigmoid, ipo, hinge", kMapped, "loss.variant"},
 always("loss_type = nll, chunked_nll", "the cross-entropy of the next token"),
 refused("num_generations*, reward_funcs, reward_weights, use_vllm, epsilon, epsilon_high, delta, num_iterations, "
  "steps_per_generation, generation_batch_size, scale_rewards, importance_sampling_level, log_completions*, "
@@ -258,9 +288,9 @@ refused("num_generations*, reward_funcs, reward_weights, use_vllm, epsilon, epsi
  "cliprange*, vf_coef, lam, local_rollout_forward_batch_size, num_sample_generations, judge, cosine_*, repetition_n_grams, "
  "repetition_max_penalty, code_*, soft_punish_cache", "answers are not drawn while training: no GRPO or PPO; take sft, "
  "pre-training or dpo"),
-refused("loss_type", "cross-entropy, and of preferences sigmoid, ipo and hinge"),
-{"label_smoothing", kMapped, "loss.label_smoothing"},
-{"rpo_alpha", kMapped, "loss.nll_weight"},
+refused("loss_type, dpo_loss_type, pref_loss, dpo_loss", "cross-entropy, and of preferences sigmoid, ipo and hinge"),
+{"label_smoothing, dpo_label_smoothing", kMapped, "loss.label_smoothing"},
+{"rpo_alpha, pref_ftx, dpo_ftx", kMapped, "loss.nll_weight"},
 {"disable_dropout = false, no, 0", kMapped, "model.dropout@keeps_dropout", "true", kKeepsDropout},
 {"disable_dropout", kMapped, "model.dropout", "0", "adapter.dropout is 0, too"},
 {"no_disable_dropout", kMapped, "model.dropout@keeps_dropout", "true", kKeepsDropout},

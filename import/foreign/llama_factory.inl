@@ -14,8 +14,6 @@ refused("task, task_dir, lang, n_shot, save_dir", "of llamafactory-cli eval, wit
 refused("finetuning_type = freeze", "train.only names the tensors that train, such as model\\.layers\\.(30|31)\\..*"),
 {"lora_rank", kMapped, "adapter.r", {}, {}, "8"},
 {"lora_alpha", kMapped, "adapter.alpha", {}, "twice adapter.r where it is left out"},
-{"additional_target", kMapped, "adapter.modules_to_save", {}, {}, {}, kList},
-{"adapter_name_or_path", kMapped, "adapter.init_from"},
 {"cutoff_len", kMapped, "batch.sequence", {}, {}, "2048"},
 {"packing, sft_packing = true", kMapped, "data.samples@packing", "\"stream\"", "the stream of tokens is cut at every "
  "batch.sequence; neat_packing keeps conversations apart"},
@@ -23,21 +21,11 @@ refused("finetuning_type = freeze", "train.only names the tensors that train, su
 {"pure_bf16", kDiffers, "precision.compute", "\"bf16\"", "master weights stay fp32 here"},
 {"disable_gradient_checkpointing = true", kMapped, "recompute.policy", "\"none\"", {}, {}, kUnlessSaid},
 {"disable_gradient_checkpointing", kMapped, "recompute.policy", "\"full\"", {}, "false"},
-{"quantization_bit = 4", kNotBuilt, "model.quantize.type", "\"nf4\""},
-{"double_quantization", kNotBuilt, "model.quantize.double", "true"},
-always("quantization_type = nf4", "the format of quantization_bit 4"),
 always("quantization_method, quantization_device_map", "the one that quantization_bit names"),
-{"fp8", kNotBuilt, "precision.fp8", "true"},
 {"use_muon", kNotBuilt, "optimizer.type", "\"muon\""},
-{"pref_beta, dpo_beta", kMapped, "loss.beta"},
-{"pref_loss, dpo_loss = sigmoid, ipo, hinge", kMapped, "loss.variant"},
-{"pref_ftx, dpo_ftx", kMapped, "loss.nll_weight"},
-{"dpo_label_smoothing", kMapped, "loss.label_smoothing"},
-{"ref_model", kMapped, "reference", {}, "a checkpoint, a folder of them, or a Hugging Face folder"},
 refused("use_galore, use_apollo, use_badam, use_llama_pro, use_adam_mini, use_dft_loss, use_asft_loss, use_eaft_loss, "
- "use_hyper_parallel, pissa_init, loraplus_lr_ratio, quantization_bit, quantization_type, mixture_of_depths, shift_attn, "
- "pref_loss, dpo_loss, pref_bco_weight, freeze_language_model, use_kt, ref_model_adapters, finetuning_type, loftq_init",
- kNoSuchMethod),
+ "use_hyper_parallel, pissa_init, loraplus_lr_ratio, mixture_of_depths, shift_attn, pref_bco_weight, freeze_language_model, "
+ "use_kt, ref_model_adapters, finetuning_type, loftq_init", kNoSuchMethod),
 refused("reward_model", "nothing is rewarded here, and stage is sft, pt or dpo"),
 refused("moe_aux_loss_coef", "there are no experts here"),
 refused("model, model_class, kernel_config*, dist_config*, peft_config*, quant_config*, train_dataset, micro_batch_size, "
@@ -45,37 +33,23 @@ refused("model, model_class, kernel_config*, dist_config*, peft_config*, quant_c
  "1: write those of version 0.9, model_name_or_path and its like"),
 differs("train_from_scratch", "model.hf_config names the folder whose config.json new weights are made for", "model.hf_config"),
 {"disable_shuffling", kMapped, "data.shuffle", "false"},
-differs("rope_scaling", "the folder's config.json is the model; keys of the model block change it"),
 differs("resize_vocab, add_tokens, add_special_tokens, new_special_tokens, new_special_tokens_config, init_special_tokens, "
  "split_special_tokens", kMoreTokens),
-differs("early_stopping_steps", "a run ends after its steps or epochs"),
 always("freeze_*, module_dropout, hyper_parallel_args, hyper_parallel_cp_size, reward_model_*, ref_model_quantization_bit, "
  "adapter_folder, create_new_adapter, kt_*, export_*, infer_*, fp8_*, crop_to_patches, use_audio_in_video, audio_sampling_rate, "
  "media_dir, visual_inputs, tune_mm_proj, train_mm_proj_only, use_mllm, num_layer_trainable, name_module_trainable, cpu_infer, "
  "chunk_size, orpo_beta, download_mode", "of a method that is not asked for, or of images, export and inference"),
 heading("Model and data"),
-{"dataset", kMapped, "data.train@dataset"},
-differs("eval_dataset, eval_on_each_dataset", kPreparesValid),
-{"val_size", kMapped, "data.split@valid_share", {}, kSetAside},
 differs("train_on_prompt = true", kWithData, "trident data prepare --chat --loss all"),
 differs("mask_history = true", kWithData, "trident data prepare --chat --loss last"),
-differs("template", kTemplateOfData, kPrepareByTemplate),
-differs("default_system", kSystemMessage),
 always("train_on_prompt, mask_history", kWithData),
-differs("tool_format, enable_thinking, preserve_thinking", kTextOfTemplate, "trident data prepare --chat --template FILE"),
-differs("max_samples", "trident data prepare takes all lines of a file: cut it before"),
 always("dataset_dir", "its dataset_info.json says which file a data set is", "@data_folder"),
-always("buffer_size, mix_strategy, interleave_probs, preprocessing_batch_size, tokenized_path, eval_tokenized_path, "
- "dataset_shards, cache_path, reserved_label_len, data_shared_file_system, ignore_pad_token_for_loss", "data.train names files "
- "that trident data prepare wrote, with weights where there are several", "trident data prepare"),
 always("flash_attn, attn, use_unsloth, use_unsloth_gc, enable_liger_kernel, use_v1_kernels, use_kernels, use_reentrant_gc, "
  "upcast_layernorm, upcast_lmhead_output, use_kv_cache, block_diag_attn, compute_dtype, device_map, offload_folder, "
  "model_max_length, print_param_status", "attention never stores the scores, norms and the loss are in fp32, and there is one "
  "implementation"),
-always("hf_hub_token, ms_hub_token, om_hub_token", "nothing is sent anywhere; trident convert makes the folder"),
 always("plot_loss, compute_accuracy, include_effective_tokens_per_second", "report.html draws the loss, metrics.jsonl has every "
  "number"),
-always("enable_torch_profiler, profiler_*, profile_modules", "log.trace_steps traces steps"),
 heading("Megatron-LM, by use_mca or use_megatron_bridge"),
 always("use_mca, use_megatron_bridge, megatron_bridge_args", "parallel.* says how layers are divided"),
 {"tensor_model_parallel_size", kMapped, "parallel.tensor"},
@@ -89,8 +63,7 @@ always("use_mca, use_megatron_bridge, megatron_bridge_args", "parallel.* says ho
 {"mixed_precision = bf16_mixed", kMapped, "precision.compute", "\"bf16\""},
 {"mixed_precision = 16_mixed", kMapped, "precision.compute", "\"fp16\""},
 differs("recompute_method, recompute_num_layers", "recompute.policy holds for every block"),
-always("context_parallel_size, expert_model_parallel_size = 1", "1 is none"),
-{"context_parallel_size", kNotBuilt, "parallel.context"},
+always("expert_model_parallel_size = 1", "1 is none"),
 refused("expert_model_parallel_size, moe_grouped_gemm, moe_token_dispatcher_type", "dense models only"),
 always("bias_activation_fusion, apply_rope_fusion, masked_softmax_fusion, cross_entropy_loss_fusion, overlap_*, account_for_*, "
  "calculate_per_token_loss, use_packed_sequences", "the default here, or one form of an operation"),

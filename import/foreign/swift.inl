@@ -26,27 +26,20 @@ always("lora_bias = none", "biases stay as they are"),
 differs("lora_bias, target_regex", "adapter.target_modules takes regular expressions of whole names, and biases stay as they are"),
 always("lora_dtype", "masters of adapters are fp32, products in precision.compute"),
 always("init_weights = true", "A begins uniform at random, B as zeros"),
-{"quant_bits = 4", kNotBuilt, "model.quantize.type", "\"nf4\""},
 always("quant_method = bnb", "with quant_bits 4"),
-{"optimizer = muon", kNotBuilt, "optimizer.type", "\"muon\""},
 always("merge_lora", "it merges adapters into their weights", "trident convert"),
-{"ref_model", kMapped, "reference", {}, "a checkpoint, a folder of them, or a Hugging Face folder"},
-{"packing_length", kMapped, "batch.sequence"},
 always("packing_strategy, packing_num_proc", "trident data pack puts the longest first, each where least room is left", "trident "
  "data pack"),
-always("truncation_strategy", "trident data pack --overflow truncate or split; longer ones are refused without", "trident data "
- "pack --overflow truncate"),
 always("loss_scale = default", kWithData, "trident data prepare --chat --loss assistant"),
 always("loss_scale = last_round", kWithData, "trident data prepare --chat --loss last"),
 always("loss_scale = all", kWithData, "trident data prepare --chat --loss all"),
 refused("loss_scale", "a target counts or does not; it has no weight of its own"),
 differs("freeze_parameters, freeze_parameters_regex, freeze_parameters_ratio, trainable_parameters, trainable_parameters_regex",
  "train.only and train.freeze take regular expressions of whole names of tensors"),
-differs("max_epochs, early_stop_interval", "run.epochs or run.steps ends a run"),
 differs("resume_only_model", "model.init_from begins with weights alone"),
-refused("use_galore, lisa_activated_layers, lorap_lr_ratio, enable_dft_loss, enable_channel_loss, optimizer, callbacks, "
- "external_plugins, custom_register_path, quant_bits, quant_method, freeze_llm, init_weights, mrl_dims, use_swift_lora, adapters, "
- "ref_adapters, tuner_type, train_type, sft_type", kNoSuchMethod),
+refused("use_galore, lisa_activated_layers, lorap_lr_ratio, enable_dft_loss, enable_channel_loss, callbacks, external_plugins, "
+ "custom_register_path, quant_method, freeze_llm, init_weights, mrl_dims, use_swift_lora, adapters, ref_adapters, tuner_type, "
+ "train_type, sft_type", kNoSuchMethod),
 always("task_type = causal_lm", "the next token is predicted"),
 refused("task_type, num_labels, problem_type", "the next token is predicted: no classes, embeddings or rankings"),
 refused("advantage_*, async_generate, calculate_KL, chord_*, completion_length_limit_scope, cosine_m*, dynamic_sample, "
@@ -68,8 +61,6 @@ heading("Parallelism and memory"),
 {"parallel_method = fsdp, fsdp2", kMapped, "parallel.zero", "\"zero3\"", "ms-swift has no such argument: --fsdp fsdp2 is what it "
  "takes"},
 refused("parallel_method", "ms-swift has no such argument; ddp, fsdp, zero1, zero2 and zero3 are understood"),
-always("sequence_parallel_size = 1", "one rank has a whole sequence"),
-{"sequence_parallel_size", kNotBuilt, "parallel.context"},
 {"zero_hpz_partition_size", kNotBuilt, "parallel.secondary_shards"},
 {"deepspeed_autotp_size", kMapped, "parallel.tensor"},
 refused("tensor_model_parallel_size, pipeline_model_parallel_size, context_parallel_size, micro_batch_size, global_batch_size, "
@@ -80,28 +71,16 @@ launcher("ENV*, use_ray, device_groups*", "variables are set, and ranks started,
 always("device_map, max_memory, ds3_gather_for_generation, use_logits_to_keep, use_flash_ckpt, enable_npu_model_patch", "memory is "
  "planned before the start; recompute.head_chunk bounds that of logits"),
 heading("Model and data"),
-{"model", kMapped, "model.init_from@model", {}, "must be a local folder: nothing is downloaded"},
-{"dataset", kMapped, "data.train@dataset"},
 differs("max_model_len", "the folder's config.json says how long; batch.sequence is what a sample has"),
-{"val_dataset, cached_val_dataset", kDiffers, "data.valid@valid_data", "true", kPreparesValid},
 differs("cached_dataset", "data.train names what trident data prepare writes of it"),
-{"split_dataset_ratio", kMapped, "data.split@valid_share", {}, kSetAside},
-always("load_from_cache_file, dataset_shuffle, val_dataset_shuffle, train_dataloader_shuffle, interleave_prob, stopping_strategy, "
- "shuffle_buffer_size, download_mode, columns*, strict, disable_auto_column_mapping, custom_dataset_info, lazy_tokenize, "
- "decision_*", "data.train and data.valid name what trident data prepare wrote", "trident data prepare"),
-differs("template", kTemplateOfData, kPrepareByTemplate),
-differs("system", kSystemMessage),
-differs("agent_template, response_prefix, enable_thinking, preserve_thinking, add_non_thinking_prefix", kTextOfTemplate,
- "trident data prepare --chat --template FILE"),
-differs("use_chat_template = false, no, 0", "without --chat trident data prepare takes texts as they are", "trident data "
- "prepare"),
+differs("use_chat_template = false, no, 0", "without --chat trident data prepare takes texts as they are", "trident data prepare"),
 always("use_chat_template, padding_side, template_backend, disable_ignore_empty_think, is_binary_loss_scale", kOwnTemplate,
  "trident data prepare --chat --template FILE --loss assistant"),
 differs("new_special_tokens", kMoreTokens),
 always("tuner_backend, model_type, model_name, model_author, model_kwargs*, megatron_extra_kwargs*, local_repo_path, "
- "init_strategy, attn_impl, use_hf, "
- "load_args, load_data_args, ignore_args_error, add_version, create_checkpoint_symlink, safe_serialization, check_model, "
- "acc_strategy, eval_metric, load_safetensors", "the model's folder says what it is, and run.dir has all that a run writes"),
+ "init_strategy, attn_impl, use_hf, load_args, load_data_args, ignore_args_error, add_version, create_checkpoint_symlink, "
+ "safe_serialization, check_model, acc_strategy, eval_metric, load_safetensors", "the model's folder says what it is, and run.dir "
+ "has all that a run writes"),
 always("stream, stop_words, logprobs, top_logprobs, structured_outputs_regex, eval_use_evalscope, eval_dataset, "
  "eval_dataset_args*, eval_limit, eval_generation_config*, extra_eval_args*", "eval.samples continues texts while a run goes on",
  "trident generate"),

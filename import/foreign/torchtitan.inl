@@ -100,10 +100,10 @@ always("model.attn_mask_type, model.use_flex_attn, loss.*", "attention never sto
 differs("hf_transformers.model", "give its folder as model.hf_config"),
 {"model.hf_assets_path, model.tokenizer_path, hf_assets_path", kMapped, "model.init_from@titan.assets", {}, "texts become tokens "
  "before the run: trident data prepare --tokenizer takes this folder"},
-{"model.converters = [\"quantize.linear.float8\"], [\"float8\"], float8", kNotBuilt, "precision.fp8@fp8", "\"tensorwise\""},
+{"model.converters = quantize.linear.float8, float8", kNotBuilt, "precision.fp8@fp8", "\"tensorwise\""},
 {"float8.enable_float8_linear, training.enable_float8_linear, training.enable_fp8_linear, training.fp8_linear", kNotBuilt,
  "precision.fp8@fp8", "\"tensorwise\""},
-{"model.converters = [\"quantize.linear.mx\"], [\"mx\"], mx", kNotBuilt, "precision.fp8", "\"mxfp8\""},
+{"model.converters = quantize.linear.mx, mx", kNotBuilt, "precision.fp8", "\"mxfp8\""},
 refused("model.converters", "converters other than quantize.linear.float8 and quantize.linear.mx have no counterpart"),
 always("model.print_after_conversion", "the layers are listed before the run", "trident plan"),
 {"quantize.linear.float8.recipe_name, float8.recipe_name", kMapped, "precision.fp8@fp8_recipe", {}, "counts where model.converters "

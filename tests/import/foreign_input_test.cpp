@@ -183,7 +183,10 @@ TEST_F(ForeignInput, LinesOfSbatchCountWhereSrunStartsTheRanks) {
             "launcher --nnodes=\"4\"\nlauncher --nproc_per_node=\"8\"\n" + nodes + replaced + each + replaced + gpus + replaced +
                 program);
   EXPECT_EQ(of_command("true\n#SBATCH -N 4\nsrun python pretrain_gpt.py --bf16"), program) << "sbatch stops at the first command";
-  EXPECT_EQ(of_command("#SBATCH --nodes=2-4 --ntasks\nsrun python pretrain_gpt.py --bf16"), program) << "no number of nodes";
+  EXPECT_EQ(of_command("#SBATCH --nodes=2-4 --ntasks\nsrun python pretrain_gpt.py --bf16"),
+            "launcher sbatch.nodes=\"2-4\"\n" + program) << "no number of nodes, which is refused, not passed over";
+  EXPECT_EQ(of_command("#SBATCH --nodes=$N\n#SBATCH --gres=gpu:v100\nsrun python pretrain_gpt.py --bf16"),
+            "launcher sbatch.nodes=\"$N\"\nlauncher sbatch.gpus_per_node=\"1\"\n" + program) << "a type alone is one GPU";
   EXPECT_EQ(of_command("A=1\nsbatch -p x <<E\n#!/bin/bash\n#SBATCH -N 4\nsrun python pretrain_gpt.py --bf16\n#SBATCH -n 2\nE\n"),
             nodes + '\n' + program) << "a script on its standard input";
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fstream>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -47,6 +48,14 @@ void expect_refusal(const Words& words, const std::string& part) {
 TEST(HuggingFaceImport, APartOfTheDataIsNotWhatTrains) {
   for (const auto& [system, name] : {std::pair{S::kHuggingFace, "max_train_samples"}, {S::kLlamaFactory, "max_samples"}})
     EXPECT_EQ(imported(system, {{name, 1000}}).keys[0].verdict, Verdict::kDiffers) << name;
+}
+
+TEST(HuggingFaceImport, AListOfOneIsItsItem) {
+  for (const auto& [system, key, item, path, value] :
+       {std::tuple{S::kHuggingFace, "loss_type", "ipo", "loss.variant", "\"ipo\""},
+        {S::kAxolotl, "dpo_loss_type", "hinge", "loss.variant", "\"hinge\""},
+        {S::kHuggingFace, "report_to", "none", "log.tensorboard", "false"}})
+    EXPECT_EQ(became(imported(system, {{"beta", 0.1}, {key, JsonValue::Array{item}}}), path), value) << key;
 }
 
 TEST(HuggingFaceImport, AxolotlsBatchSizeIsNotItsBatch) {
@@ -170,7 +179,9 @@ TEST(HuggingFaceImport, AScheduleIsTheOneOfItsName) {
   for (const char* const type : {"linear", "cosine", "constant_with_warmup"})
     EXPECT_NE(warm_up(type).keys.front().note.find("the rate that Trainer gives to step n + 1"), std::string::npos) << type;
   expect_refusal({{"lr_scheduler_type", "inverse_sqrt"}}, "give warmup_steps");
-  expect_refusal({{"lr_scheduler_type", "polynomial"}}, "run.sh:1 --lr_scheduler_type polynomial: ");
+  expect_refusal({{"lr_scheduler_type", "reduce_lr_on_plateau"}}, "run.sh:1 --lr_scheduler_type reduce_lr_on_plateau: ");
+  EXPECT_EQ(became(warm_up("polynomial"), "lr_schedule.type"), "\"linear\"") << "its power is 1";
+  EXPECT_EQ(became(warm_up("cosine_with_restarts"), "lr_schedule.type"), "\"cosine\"") << "it has one cycle";
   const Import lowest =
       imported(S::kHuggingFace,
                {{"lr_scheduler_type", "cosine_with_min_lr"}, {"learning_rate", "1e-4"}, {"lr_scheduler_kwargs.min_lr_rate", 0.1}});

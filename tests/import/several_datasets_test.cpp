@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <fstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "import/import.h"
@@ -28,6 +29,16 @@ TEST(SeveralDatasets, AreWrittenApart) {
   EXPECT_NE(quoted.find(R"(--input 'b/it'\''s.jsonl' )"), quoted.npos) << quoted;
   EXPECT_TRUE(last.ends_with(R"(--output data/train_2, then --set data.train='["data/train","data/it'\''s","data/train_2"]')"))
       << last;
+}
+
+TEST(SeveralDatasets, OfOneValueAreWrittenApart) {
+  for (const auto& [system, value] :
+       {std::pair{ForeignSystem::kLlamaFactory, JsonValue("a.jsonl, b.jsonl")},
+        {ForeignSystem::kSwift, JsonValue(JsonValue::Array{"a.jsonl", "b.jsonl"})}}) {
+    const std::string note = import_leaves({{system, "a.yaml", 1, 1, "dataset", value}}).keys[0].note;
+    for (const char* const part : {"--input a.jsonl ", "--input b.jsonl ", R"(then --set data.train='["data/a","data/b"]')"})
+      EXPECT_NE(note.find(part), note.npos) << note;
+  }
 }
 
 TEST(SeveralDatasets, AreLeftWhereTheyArePrepared) {

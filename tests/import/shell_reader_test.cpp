@@ -154,8 +154,10 @@ TEST(ShellReader, WhatWouldBeExecutedHasNoValue) {
   EXPECT_EQ(reason("N=$(expr 3 + 4 | cat)\nrun $N"),
             "\"$(expr 3 + 4 | cat)\" in line 1 would have to be executed; write its value in its place");
   EXPECT_EQ(words_in("A=$(x 'a)' \"$(y ')')\" \\) )\nB=1\nrun $B"), "run|1");
-  EXPECT_EQ(words_in("A=$(cat <<E\nit's ) $B\nE\n)\nB=\"$(cat <<-'E F' | x # it's )\n\t(\"\n\tE F\n)\"\n"
+  EXPECT_EQ(words_in("A=$(cat <<E >x\nit's ) $B\nE\n)\nB=\"$(cat <<-'E F' | x # it's )\n\t(\"\n\tE F\n)\"\n"
                      "C=$((1 << 2))\nD=$(cat << E | x <<< 'y'\n(\nE\n)\nrun $A ${B-1}"), "run|??|??");
+  EXPECT_EQ(words_in("B=1\nA=$(cat <<E\nit's ) $B\nE\n)\nC=\"$( cat<<-'E F' # it's )\n\t--b $B\n\n\tE F\n)\"\nrun $A $C"),
+            "run|it's|)|1|--b|$B") << "a here document that cat prints";
 }
 
 TEST(ShellReader, PathsOfTheScriptAndOfItsFolderAreKnown) {
