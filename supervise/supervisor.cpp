@@ -29,7 +29,7 @@ namespace trident {
 namespace {
 
 constexpr double kLook = 1;           // seconds; ends of the command are noticed at once all the same
-constexpr double kLeftSeconds = 15;   // for what a command left: ranks end by themselves within 12 s of the first
+constexpr double kLeftSeconds = 15;   // for what a command left, or was asked twice: ranks end within 12 s of the first
 constexpr double kFailedSeconds = 15;  // for a command whose run has failed, likewise
 constexpr double kAliveSeconds = 10;  // a run that lives renews its lease every 3 s
 constexpr double kStuckSeconds = 10;  // without a living child and without computing; launchers notice such ends in milliseconds
@@ -252,7 +252,7 @@ class Supervisor {
     SupervisedProcess process(command, signals_);
     std::optional<int> code;
     bool overdue = false;
-    double left_since = 0;
+    double left_since = 0, asked_again = 0;
     Killing killing;
     const auto kill_all = [&] {
       process.kill_all();
@@ -271,18 +271,19 @@ class Supervisor {
         kill_all();
       }
       if (code && (overdue || stop_signals_ > 1 || monotonic_seconds() - left_since > kLeftSeconds)) kill_all();
+      if (stop_signals_ > 1 && monotonic_seconds() - asked_again > kLeftSeconds) kill_all();
       say_held(process, killing);
       const std::optional<int> signal = signals_.wait(code ? kOften : kLook);
       if (!signal || *signal == SIGCHLD) continue;
       if (*signal == SIGHUP && stop_signals_ > 0) continue;
-      ++stop_signals_;
-      if (stop_signals_ == 1) {
-        logger_.info("trident supervise: {}: passed on as SIGUSR1, then this ends; a second signal ends all at once",
+      asked_again = monotonic_seconds();
+      if (++stop_signals_ == 1)
+        logger_.info("trident supervise: {}: passed on as SIGUSR1, then this ends; a second signal ends it without saving",
                      signal_name(*signal));
-        process.send(SIGUSR1);
-      } else {
+      if (stop_signals_ > 2)
         kill_all();
-      }
+      else
+        process.send(SIGUSR1);
     }
   }
 
