@@ -21,7 +21,8 @@ namespace {
 constexpr std::size_t kMostProfileBytes = 1 << 20;  // ten times the largest so far
 
 // The file is written at the end: one that cannot be, or a disk without room for it, is refused before anything is measured.
-void calibrate(const std::string& file, CalibrateOptions options, const CommandContext& context) {
+// Whether it was written: other programs that disturbed a profile of this machine leave an earlier one in its place.
+bool calibrate(const std::string& file, CalibrateOptions options, const CommandContext& context) {
   const Interruption interruption(fmt::format("{} was not written", file));  // else what is measured with would be left behind
   {
     AtomicFile room(file);
@@ -38,8 +39,10 @@ void calibrate(const std::string& file, CalibrateOptions options, const CommandC
     throw;
   }
   interruption.check();
+  if (!rates.disturbance.empty() && options.name == kThisMachine && file_exists(file)) return false;
   output.append(to_json_text(to_json(rates), 1) + '\n');
   output.commit();
+  return true;
 }
 
 // Without FILE: what this user's later runs on this machine are predicted by.
@@ -48,9 +51,12 @@ void calibrate_this_machine(CalibrateOptions options, const CommandContext& cont
   if (file.empty())
     throw ConfigError("--calibrate: neither XDG_CACHE_HOME nor HOME says where to keep the profile; set one, or name a file");
   create_folder_of(file);
-  options.name = "this-machine";
-  calibrate(file, std::move(options), context);
-  context.out << fmt::format("kept as {}: runs on this machine are predicted by it\n", on_one_line(file));
+  options.name = kThisMachine;
+  if (calibrate(file, std::move(options), context))
+    context.out << fmt::format("kept as {}: runs on this machine are predicted by it\n", on_one_line(file));
+  else
+    context.out << fmt::format("not kept: {} has an earlier one, by which runs on this machine are still predicted; delete it to "
+                               "keep the next one whatever disturbs it\n", on_one_line(file));
 }
 
 }  // namespace
@@ -106,7 +112,9 @@ void bench_command(const Arguments& arguments, const CommandContext& context) {
       if (app.get_option("--largest")->count() > 0) calibration.largest = largest;
     }
     if (app.get_option("--seconds")->count() > 0) calibration.seconds = options.seconds;
-    return profile.empty() ? calibrate_this_machine(calibration, context) : calibrate(profile, calibration, context);
+    if (profile.empty()) return calibrate_this_machine(calibration, context);
+    calibrate(profile, calibration, context);
+    return;
   }
   if (!device.empty()) flags.settings.push_back("device=" + device);
   OptionValues values = values_of_config(app, flags);

@@ -33,6 +33,7 @@
 #include "core/shell_word.h"
 #include "report/table.h"
 #include "train/config/stored_config.h"
+#include "train/run/run_files.h"
 #include "train/run/run_manifest.h"
 
 namespace trident {
@@ -86,12 +87,12 @@ std::string step_text(const CheckpointEntry& entry) {
   return fmt::format("{}{}", entry.parts.step, entry.name.substr(checkpoint_name(entry.parts.step).size()));
 }
 
-// The cells are step, size, age, health and content.
+// The cells are step, size, age, files and content.
 std::vector<std::string> row_of_valid(const std::string& folder, const CheckpointEntry& entry, const Manifest& manifest) {
   std::string health, content = content_text(manifest) + base_text(manifest);
   try {
     check_files(folder + "/" + entry.name, manifest);
-    health = entry.parts.mark == kAsideMark ? "set aside" : entry.parts.mark == kTemporaryMark ? "not committed" : "ok";
+    health = entry.parts.mark == kAsideMark ? "set aside" : entry.parts.mark == kTemporaryMark ? "not committed" : "all there";
   } catch (const NotPermitted& error) {
     health = "no permission", content = error.what();
   } catch (const Error& error) {
@@ -126,7 +127,8 @@ void print_state(const Manifest& manifest, std::ostream& out) {
   if (state.blend_now.size() > 1)
     line("blend", fmt::format("{} taken, {} at position {}", list(state.blend_now), list(state.blend_taken), state.blend_start));
   if (state.best_valid_loss)
-    line("best valid loss", fmt::format("{:.6g} at step {}", *state.best_valid_loss, state.best_valid_step));
+    line("best valid loss", fmt::format("{:.6g} at step {}, the lowest of steps that were saved", *state.best_valid_loss,
+                                        state.best_valid_step));
   if (state.last_eval >= 0) line("last evaluation", fmt::format("at step {}", state.last_eval));
 }
 
@@ -205,10 +207,12 @@ void ckpt_ls(const std::string& path, const CommandContext& context) {
     throw DataError(fmt::format("{}: is one checkpoint; trident ckpt show prints it, and ls lists the folder above it", folder));
   if (entries.empty())
     throw DataError(fmt::format("{}: has no checkpoints; name the folder that checkpoint.dir names, or that of a run", folder));
-  Table table{"", {{"step", true}, {"size"}, {"age"}, {"health", true}, {"content", true}}};
+  Table table{"", {{"step", true}, {"size"}, {"age"}, {"files", true}, {"content", true}}};
+  const std::int64_t resumed = step_of_last_start(file_exists(path + "/run.json") ? path : folder + "/..");
   for (const CheckpointEntry& entry : entries) {
     const auto found = valid.find(entry.name);
     table.rows.push_back(found != valid.end() ? found->second : row_of_other(folder, entry));
+    if (entry.parts.mark.empty() && entry.parts.step == resumed) table.rows.back().back() += "; the last start went on from it";
   }
   context.out << to_text(table);
 }
@@ -399,8 +403,8 @@ void one_path(const Arguments& arguments, const CommandContext& context, CLI::Ap
 
 void ckpt_ls_command(const Arguments& arguments, const CommandContext& context) {
   one_path(arguments, context,
-           CLI::App("List the checkpoints of a folder: step, size, age, health, content. \"ok\" says that the manifest is valid "
-                    "and all files have their sizes; trident ckpt verify reads them.",
+           CLI::App("List the checkpoints of a folder: step, size, age, files, content. \"all there\" says that the manifest is "
+                    "valid and all files have their sizes; trident ckpt verify reads them.",
                     "trident ckpt ls"),
            "folder of checkpoints, or a run's", "DIR", ckpt_ls);
 }

@@ -101,7 +101,8 @@ void plan_command(const Arguments& arguments, const CommandContext& context) {
   const auto instead = [](const std::string& argument, const std::string& next) {
     for (const char* const flag : {"--gpus", "--tokens", "--csv", "--html", "--trace"})
       if (has_flag({argument}, flag))
-        throw ConfigError(fmt::format("{}: needs a cluster to price a step on; add --cluster NAME", flag));
+        throw ConfigError(fmt::format("{}: needs a cluster to price a step on; add --cluster NAME{}", flag,
+                                      std::string_view(flag) == "--gpus" ? ", or write --ranks for memory and traffic alone" : ""));
     if (argument == "--cases")
       throw ConfigError(fmt::format("--cases: another program answers tables of published runs; run trident_cases {}, which is "
                                     "built with the tests", next));
@@ -128,7 +129,7 @@ void plan_cluster_command(const Arguments& arguments, const CommandContext& cont
   bool json = false, csv = false, program = false;
   add_config_flags(app, flags);
   app.add_option("NAME,--cluster", question.cluster,
-                 "a name like h100_sxm_ndr, cpu, or the path of a file; required, as NAME or --cluster");
+                 "a name like h100_sxm_ndr, this-machine, cpu, or the path of a file; required, as NAME or --cluster");
   in_range(app.add_option("--gpus", question.gpus,
                           "GPUs of the job (of processors: ranks); parallel.data becomes what they make of it"), 1, kMostGpus);
   in_range(app.add_option("--tokens", question.tokens,
@@ -167,7 +168,7 @@ void plan_search_command(const Arguments& arguments, const CommandContext& conte
   bool json = false;
   add_config_flags(app, flags);
   app.add_option("NAME,--cluster", cluster,
-                 "a cluster by name like h100_sxm_ndr, cpu, or the path of its file; required, as NAME or --cluster");
+                 "a cluster by name like h100_sxm_ndr, this-machine, cpu, or the path of its file; required, as NAME or --cluster");
   in_range(app.add_option("--gpus", gpus,
                           "how many GPUs of it, required; of processors: ranks, or else 1, 2, 4 and so on up to the cores"),
            1, kMostSearchedGpus);

@@ -153,7 +153,7 @@ const std::vector<Subcommand>& subcommands() {
       {.name = "convert", .summary = "Hugging Face folders to checkpoints and back", .run = convert_command},
       {.name = "ckpt",
        .summary = "checkpoints: ls, show, verify, diff and prune",
-       .actions = {{"ls", "DIR", "which checkpoints a folder has, and which are whole", ckpt_ls_command},
+       .actions = {{"ls", "DIR", "which checkpoints a folder has, and whether their files are there", ckpt_ls_command},
                    {"show", "DIR[/STEP]", "what one holds: state of training, tensors", ckpt_show_command},
                    {"verify", "DIR[/STEP]", "read every byte of one, or of all in DIR, and compare hashes", ckpt_verify_command},
                    {"diff", "A B", "compare two, whatever layouts wrote them: 0 equal, 1 different", ckpt_diff_command},

@@ -86,7 +86,8 @@ void supervise_command(const Arguments& arguments, const CommandContext& context
                "(1, 9, "
                "205). Not: 0, 64, 65, 70, 93 and other codes. After a start without a newly committed step it waits 1, 2, 4, ... "
                "60 s. "
-               "A first SIGTERM, SIGINT, SIGUSR1 or SIGHUP is passed on as SIGUSR1 (save, end with 75), a second one kills. "
+               "A first SIGTERM, SIGINT, SIGUSR1 or SIGHUP is passed on as SIGUSR1 (save, end with 75), a second one too "
+               "(end without saving), a third one kills. "
                "docs/stopping.md "
                "says more.",
                0, context.columns) +

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <filesystem>
 #include <iterator>
+#include <set>
 #include <span>
 #include <sstream>
 #include <string_view>
+#include <system_error>
 
 #include "core/check.h"
 #include "core/file_io.h"
@@ -91,6 +94,23 @@ void add_files_below(const std::string& folder, std::vector<std::string>* paths)
   }
 }
 
+// A link to a file that is read anyway would count its text twice.
+void drop_repeated(const std::string& folder, std::vector<std::string>* paths, std::size_t first) {
+  std::error_code dangling;
+  const std::filesystem::path root = std::filesystem::canonical(folder, dangling);
+  std::set<std::filesystem::path> read;
+  const auto is_link = [&](const std::string& path, const std::filesystem::path& file) {
+    return file != root / path.substr(folder.size() + (folder.ends_with('/') ? 0 : 1));
+  };
+  const auto begin = paths->begin() + static_cast<std::ptrdiff_t>(first);
+  for (auto path = begin; path != paths->end(); ++path)
+    if (const auto file = std::filesystem::canonical(*path, dangling); !is_link(*path, file)) read.insert(file);
+  paths->erase(std::remove_if(begin, paths->end(), [&](const std::string& path) {
+    const auto file = std::filesystem::canonical(path, dangling);
+    return !dangling && is_link(path, file) && !read.insert(file).second;
+  }), paths->end());
+}
+
 }  // namespace
 
 std::vector<std::string> input_paths(const std::vector<std::string>& names) {
@@ -111,6 +131,7 @@ std::vector<std::string> input_paths(const std::vector<std::string>& names) {
       std::ranges::move(input_paths(listed), std::back_inserter(paths));
     } else if (folder_exists(name)) {
       add_files_below(name, &paths);
+      drop_repeated(name, &paths, before);
     } else {
       paths.push_back(name);
       continue;

@@ -409,7 +409,7 @@ Table runs_table(const std::vector<RunFolder>& runs) {
   const bool of_pairs = std::ranges::any_of(runs, [](const RunFolder& run) { return has(run.metrics, "margin"); });
   const std::string unit = of_pairs ? "" : ", nats/token";
   Table table{"", {{"run", true}, {"steps"}, {"tokens"}, {"time"}, {"training loss" + unit}, {"best validation loss"}, {"at step"},
-                   {"perplexity"}, {"bits/byte"}, {"tokens/s"}, {"layout", true}, {"state", true}}};
+                   {"perplexity"}, {"bits/byte"}, {"tokens/s, last step"}, {"layout", true}, {"state", true}}};
   const auto text = [](double value, auto written) { return std::isfinite(value) ? std::string(written(value)) : ""; };
   const auto digits = [](int n) { return [n](double value) { return fmt::format("{:.{}f}", value, n); }; };
   for (const RunFolder& run : runs) {

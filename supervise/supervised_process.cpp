@@ -22,6 +22,7 @@
 #include "core/file_descriptor.h"
 #include "core/json_reader.h"
 #include "core/process_status.h"
+#include "train/run/stop_request.h"
 
 namespace trident {
 namespace {
@@ -82,6 +83,8 @@ HeldSignals::HeldSignals() {
 }
 
 HeldSignals::~HeldSignals() {
+  // The rest of a request that was answered must not end the process in its place.
+  wait_for_signal(*this, asked_at_ + kSameRequestSeconds - monotonic_seconds());
   ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   ::sigaction(SIGCHLD, &child_before_, nullptr);
 }
@@ -90,7 +93,12 @@ std::optional<int> HeldSignals::wait(double seconds) const {
   const double whole = std::floor(seconds);
   const timespec limit{static_cast<time_t>(whole), static_cast<std::int64_t>((seconds - whole) * 1e9)};
   const int signal = ::sigtimedwait(&held_, nullptr, &limit);
-  return signal > 0 ? std::optional(signal) : std::nullopt;
+  if (signal <= 0) return std::nullopt;
+  if (signal == SIGCHLD) return signal;
+  const double now = monotonic_seconds();
+  if (now - asked_at_ < kSameRequestSeconds) return std::nullopt;
+  asked_at_ = now;
+  return signal;
 }
 
 std::optional<int> wait_for_signal(const HeldSignals& signals, double seconds) {

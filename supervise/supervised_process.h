@@ -20,11 +20,12 @@ class HeldSignals {
   HeldSignals(const HeldSignals&) = delete;
   HeldSignals& operator=(const HeldSignals&) = delete;
 
-  // The next one; nothing if none came for so long. SIGCHLD included.
+  // The next one; nothing if none came for so long, or one of the same request as the one before. SIGCHLD included.
   std::optional<int> wait(double seconds) const;
   const sigset_t& mask_before() const { return before_; }
 
  private:
+  mutable double asked_at_ = -1;
   sigset_t held_{}, before_{};
   struct sigaction child_before_ {};
 };

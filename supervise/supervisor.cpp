@@ -29,7 +29,7 @@ namespace trident {
 namespace {
 
 constexpr double kLook = 1;           // seconds; ends of the command are noticed at once all the same
-constexpr double kLeftSeconds = 15;   // for what a command left: ranks end by themselves within 12 s of the first
+constexpr double kLeftSeconds = 15;   // for what a command left, or was asked twice: ranks end within 12 s of the first
 constexpr double kFailedSeconds = 15;  // for a command whose run has failed, likewise
 constexpr double kAliveSeconds = 10;  // a run that lives renews its lease every 3 s
 constexpr double kStuckSeconds = 10;  // without a living child and without computing; launchers notice such ends in milliseconds
@@ -246,7 +246,7 @@ class Supervisor {
     SupervisedProcess process(command, signals_);
     std::optional<int> code;
     bool overdue = false;
-    double left_since = 0;
+    double left_since = 0, asked_again = 0;
     std::optional<double> killed_at;  // the command and what it left, first
     double said_next = kHeldSeconds;  // after so many seconds it is said that they live on
     const auto kill_all = [&] {
@@ -266,6 +266,7 @@ class Supervisor {
         kill_all();
       }
       if (code && (overdue || stop_signals_ > 1 || monotonic_seconds() - left_since > kLeftSeconds)) kill_all();
+      if (stop_signals_ > 1 && monotonic_seconds() - asked_again > kLeftSeconds) kill_all();
       if (const double seconds = killed_at ? monotonic_seconds() - *killed_at : 0; seconds >= said_next) {
         said_next = seconds + kHeldAgainSeconds;
         say_held(process, seconds);
@@ -273,14 +274,14 @@ class Supervisor {
       const std::optional<int> signal = signals_.wait(code ? kOften : kLook);
       if (!signal || *signal == SIGCHLD) continue;
       if (*signal == SIGHUP && stop_signals_ > 0) continue;
-      ++stop_signals_;
-      if (stop_signals_ == 1) {
-        logger_.info("trident supervise: {}: passed on as SIGUSR1, then this ends; a second signal ends all at once",
+      asked_again = monotonic_seconds();
+      if (++stop_signals_ == 1)
+        logger_.info("trident supervise: {}: passed on as SIGUSR1, then this ends; a second signal ends it without saving",
                      signal_name(*signal));
-        process.send(SIGUSR1);
-      } else {
+      if (stop_signals_ > 2)
         kill_all();
-      }
+      else
+        process.send(SIGUSR1);
     }
   }
 

@@ -327,8 +327,8 @@ JsonValue hf_config_keys(JsonValue file, const JsonValue& own) {
 }
 
 ModelConfig model_config_from_hf(const JsonValue& object, std::string_view where, std::optional<double> dropout,
-                                 const JsonValue& origins) {
-  HfReader reader(object, std::string(where), nullptr, origins);
+                                 const JsonValue& origins, const KeyHint& hint) {
+  HfReader reader(object, std::string(where), nullptr, origins, hint);
   ModelConfig config = read_model(reader, dropout);
   if (config.head_dim == 0) {
     if (config.heads < 1 || config.hidden % config.heads != 0)
@@ -343,7 +343,7 @@ ModelConfig model_config_from_hf(const JsonValue& object, std::string_view where
 }
 
 ModelConfig model_config_from_hf(const JsonValue& object, std::string_view where, std::optional<double> dropout) {
-  return model_config_from_hf(object, where, dropout, {});
+  return model_config_from_hf(object, where, dropout, {}, {});
 }
 
 ModelConfig model_config_from_hf_json(std::string_view json, std::string_view where, std::optional<double> dropout) {

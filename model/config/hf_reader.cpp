@@ -36,8 +36,9 @@ std::string value_text(const JsonValue* value) {
 
 }  // namespace
 
-HfReader::HfReader(const JsonValue& object, std::string where, std::set<const JsonMember*>* dropped, JsonValue origins)
-    : object_(&object), where_(std::move(where)), origins_(std::move(origins)), dropped_(dropped) {
+HfReader::HfReader(const JsonValue& object, std::string where, std::set<const JsonMember*>* dropped, JsonValue origins,
+                   KeyHint hint)
+    : object_(&object), where_(std::move(where)), origins_(std::move(origins)), hint_(std::move(hint)), dropped_(dropped) {
   if (!object.is_object())
     throw ConfigError(
         fmt::format("{}: must be an object with the keys of a Hugging Face config.json, not {}", where_, describe(object.kind())));
@@ -148,9 +149,11 @@ void HfReader::refuse_unknown_keys() const {
     }
     const std::string quoted = in_quotes(key);  // escapes what a terminal should not see
     const std::string printable = quoted.substr(1, quoted.size() - 2);
+    std::string hint = hint_ ? hint_(key) : "";
+    if (hint.empty()) hint = name_hint(key, {known_.begin(), known_.end()});
     collect(faults, [&] {
       throw ConfigError(fmt::format("{} = {}: unknown key, which may change what the model computes; remove it if it does not{}",
-                                    path(printable), value_text(&member.value), name_hint(key, {known_.begin(), known_.end()})));
+                                    path(printable), value_text(&member.value), hint));
     });
   }
   if (!missing_.empty()) collect(faults, [&] { throw ConfigError(missing_); });

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <set>
 #include <string>
@@ -17,12 +18,16 @@ namespace trident {
 // null, false, [] or {}: a key that is switched off.
 bool says_nothing(const JsonValue& value);
 
+using KeyHint = std::function<std::string(const std::string& key)>;
+
 class HfReader {
  public:
   // `object` outlives the reader. `where` begins every message: a file ("dir/config.json") or a JSON path ("model"). With
   // `dropped` unknown members that say nothing are listed there, instead of refused. `origins`, an object or null, has for a key
   // what goes before it in messages: "run.json:3". Throws ConfigError when `object` is none.
-  HfReader(const JsonValue& object, std::string where, std::set<const JsonMember*>* dropped = nullptr, JsonValue origins = {});
+  // `hint` knows others' words for unknown keys: "; did you mean ...?", or "".
+  HfReader(const JsonValue& object, std::string where, std::set<const JsonMember*>* dropped = nullptr, JsonValue origins = {},
+           KeyHint hint = {});
   // A reader of an object within this one.
   HfReader inner(const JsonValue& object, std::string where) const { return {object, std::move(where), dropped_}; }
 
@@ -63,14 +68,16 @@ class HfReader {
   const JsonValue* object_;
   std::string where_;
   JsonValue origins_;
+  KeyHint hint_;
   std::set<const JsonMember*>* dropped_;
   std::vector<std::string> known_, ignored_;
   std::vector<std::string> ignored_prefixes_;
   std::string missing_;  // what is said of required keys that are not there
 };
 
-// As model_config_from_hf() of model_config.h, in whose messages `origins` goes before keys of the object itself.
+// As model_config_from_hf() of model_config.h, in whose messages `origins` goes before keys of the object itself, and `hint` behind
+// unknown ones.
 ModelConfig model_config_from_hf(const JsonValue& object, std::string_view where, std::optional<double> dropout,
-                                 const JsonValue& origins);
+                                 const JsonValue& origins, const KeyHint& hint);
 
 }  // namespace trident

@@ -52,7 +52,8 @@ CpuRates calibrate_cpu(const CalibrateOptions& options, const std::function<void
   }
   told("collectives", [&] { measure_collectives(options, 4 * cores, source(cores, 1), rates); });
   fit_constants(steps, source(cores, 1), rates);
-  if (const std::string warning = disturbance(steps); !warning.empty()) say(warning);
+  rates.disturbance = disturbance(steps);
+  if (!rates.disturbance.empty()) say(rates.disturbance);
   say(fmt::format("all in {:.0f} s", monotonic_seconds() - begin));
   return rates;
 }

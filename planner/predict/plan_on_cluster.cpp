@@ -5,8 +5,11 @@
 #include "core/check.h"
 #include "planner/predict/plan_page.h"
 #include "planner/predict/plan_timeline.h"
+#include "planner/predict/run_prices.h"
 #include "planner/price/cluster.h"
+#include "planner/price/kept_profile.h"
 #include "train/config/rank_count.h"
+#include "train/plan/machine.h"
 
 namespace trident {
 namespace {
@@ -32,6 +35,7 @@ std::string to_text(const ClusterReport& report, const DryPlan& stages, PlanDeta
 
 std::optional<PlanHardware> find_processors(std::string_view name_or_path) {
   if (name_or_path == "cpu") return shipped_processors();
+  if (name_or_path == kThisMachine) return hardware_of(rates_of_this_machine(cpu_machine_facts(1).core_share.at_once()));
   const std::string path(name_or_path);
   if (path.find('/') == std::string::npos && !path.ends_with(".json")) return std::nullopt;
   const JsonValue json = read_json_file(path);

@@ -22,8 +22,8 @@ struct ClusterQuestion {
   std::function<void(ReportPage page)> take_page = {};
 };
 
-// "cpu", the profile that comes with the program, or the path of a file that trident bench --calibrate wrote; nothing where the
-// name means something else. Throws ConfigError: a bad file.
+// "cpu", the profile that comes with the program, "this-machine", rates_of_this_machine() on all its cores, or the path of a file
+// that trident bench --calibrate wrote; nothing where the name means something else. Throws ConfigError: a bad file.
 std::optional<PlanHardware> find_processors(std::string_view name_or_path);
 
 enum class PlanForm : std::uint8_t { kText, kJson, kCsv };

@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "core/nearest_name.h"
+#include "planner/price/kept_profile.h"
 #include "planner/price/sourced_object.h"
 
 namespace trident {
@@ -62,7 +63,7 @@ Cluster cluster_from_json(const PriceBook& book, const JsonValue& value, const s
 Cluster find_cluster(const PriceBook& book, std::string_view name_or_path) {
   for (const Cluster& cluster : book.clusters)
     if (cluster.file == name_or_path) return cluster;
-  if (!is_path(name_or_path)) refuse_name("cluster", name_or_path, book.clusters, {"cpu"});
+  if (!is_path(name_or_path)) refuse_name("cluster", name_or_path, book.clusters, {"cpu", kThisMachine});
   const std::string path(name_or_path);
   return cluster_from_json(book, read_json_file(path), path);
 }

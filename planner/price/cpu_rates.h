@@ -77,6 +77,7 @@ struct CpuRates {
   std::vector<ProductTimes> products;
   std::vector<OperationTimes> attention, operations;
   std::vector<CollectiveTimes> collectives;
+  std::string disturbance = {};  // how others disturbed the measurement that has just ended; not of the file
 };
 
 // "the profile cpu of AMD EPYC (...), measured 2026-11-25".

@@ -3,10 +3,14 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "planner/price/cpu_rates.h"
 
 namespace trident {
+
+// Its name, as clusters have names.
+inline constexpr std::string_view kThisMachine = "this-machine";
 
 // The file of this processor, where ranks keep `cores` busy, and of this version: below XDG_CACHE_HOME, or else ~/.cache. Empty
 // where neither is known.

@@ -4,6 +4,7 @@
 
 #include "core/nearest_name.h"
 #include "planner/price/cluster.h"
+#include "planner/price/kept_profile.h"
 #include "planner/study/study_spec.h"
 
 namespace trident {
@@ -23,7 +24,7 @@ class Reader {
     spec.settings = settings(root_);
     spec.cluster = text(root_, "cluster", false);
     if (spec.cluster.find('/') != std::string::npos || spec.cluster.ends_with(".json")) spec.cluster = beside(spec.cluster);
-    else if (!spec.cluster.empty() && spec.cluster != "cpu") check_cluster(*root_.find("cluster"));
+    else if (!spec.cluster.empty() && spec.cluster != "cpu" && spec.cluster != kThisMachine) check_cluster(*root_.find("cluster"));
     if (const JsonValue* scaling = root_.find("scaling")) {
       if (!scaling->is_string()) refuse(*scaling, "scaling: must be \"strong\" or \"weak\"");
       spec.scaling = parse_scaling(scaling->as_string(), at(*scaling) + "scaling");

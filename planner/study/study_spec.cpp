@@ -46,12 +46,20 @@ std::optional<std::vector<std::string>> doubled(std::string_view text, std::stri
   return values;
 }
 
+// "16-128" is a range elsewhere.
+std::string range_hint(std::string_view value) {
+  const auto dash = std::min(value.find('-'), value.size());
+  const auto low = whole_number(value.substr(0, dash)), high = whole_number(value.substr(std::min(dash + 1, value.size())));
+  return low && high ? fmt::format("; write {}..{}", *low, *high) : "";
+}
+
 // The value as the study has it. ConfigError unless the key takes it; of model keys that is known when the model is read.
 std::string taken(const std::string& key, const std::string& value, std::string_view where) {
   if (counts_ranks(key)) {
     const auto number = whole_number(value);
     if (!number || *number < 1 || *number > kMostGpus)
-      throw ConfigError(fmt::format("{}: {} = {}: must be a whole number from 1 to {}", where, key, in_quotes(value), kMostGpus));
+      throw ConfigError(fmt::format("{}: {} = {}: must be a whole number from 1 to {}{}", where, key, in_quotes(value),
+                                    kMostGpus, range_hint(value)));
     return fmt::format("{}", *number);
   }
   try {
@@ -59,7 +67,7 @@ std::string taken(const std::string& key, const std::string& value, std::string_
   } catch (const ConfigError& error) {
     std::string_view why = error.what();
     if (why.starts_with("--set: ")) why.remove_prefix(7);
-    throw ConfigError(fmt::format("{}: {}", where, why));
+    throw ConfigError(fmt::format("{}: {}{}", where, why, range_hint(value)));
   }
   return value;
 }
@@ -171,7 +179,7 @@ TrainConfig config_of_arm(const StudySpec& spec, std::size_t arm) {
 
 void check_spec(const StudySpec& spec) {
   if (spec.varied.empty() && spec.arms.size() == 1)
-    throw ConfigError("trident study: nothing varies; add --vary gpus=8..64, --vary zero=zero1|zero3 or another key");
+    throw ConfigError("trident study: nothing varies; add --vary gpus=8..64, --vary 'zero=zero1|zero3' or another key");
   if (spec.varies(kReplicasKey) && (spec.varies(kGpusKey) || spec.gpus > 0))
     throw ConfigError(
         "parallel.data and gpus both vary or are given: replicas and GPUs follow from each other; leave one of them out");

@@ -16,8 +16,9 @@
 
 namespace trident {
 
-BackgroundProgram::BackgroundProgram(std::vector<std::string> arguments) {
+BackgroundProgram::BackgroundProgram(std::vector<std::string> arguments, std::vector<std::string> launcher) {
   arguments.insert(arguments.begin(), TRIDENT_BINARY);
+  arguments.insert(arguments.begin(), launcher.begin(), launcher.end());
   std::vector<char*> words;
   for (std::string& word : arguments) words.push_back(word.data());
   words.push_back(nullptr);
@@ -26,7 +27,7 @@ BackgroundProgram::BackgroundProgram(std::vector<std::string> arguments) {
   if (process_ != 0) return;
   dup2(open(out.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600), STDOUT_FILENO);
   dup2(open(err.c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600), STDERR_FILENO);
-  execv(words[0], words.data());
+  execvp(words[0], words.data());
   _exit(127);
 }
 

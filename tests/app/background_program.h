@@ -13,8 +13,8 @@ namespace trident {
 
 class BackgroundProgram {
  public:
-  // trident with these arguments.
-  explicit BackgroundProgram(std::vector<std::string> arguments);
+  // trident with these arguments, behind a command and its own if `launcher` names one.
+  explicit BackgroundProgram(std::vector<std::string> arguments, std::vector<std::string> launcher = {});
   ~BackgroundProgram();  // kills it
   BackgroundProgram(const BackgroundProgram&) = delete;
   BackgroundProgram& operator=(const BackgroundProgram&) = delete;

@@ -58,14 +58,16 @@ TEST_F(CkptCommand, LsNamesStepsAndTheirHealth) {
   create_folder(folder_ / "step-00000400.tmp-ab12");
   write_file(folder_ / "step-00000400.tmp-ab12/w", std::string(1500, 'x'));
   std::filesystem::resize_file(folder_ / "step-00000200/weights/w-00001-0.safetensors", 99);
+  write_file(folder_ / "run.json", R"({"starts": [{"step": 200}, {"step": 100}]})");
   const Outcome seen = run({"ls", folder_.path()});
   EXPECT_EQ(seen.code, 0) << seen.err;
   std::istringstream lines(seen.out);
   std::vector<std::string> rows;
   for (std::string line; std::getline(lines, line);) rows.push_back(line);
   ASSERT_EQ(rows.size(), 6u) << seen.out;
-  expect_parts(rows[0], {"step ", "size", "age", "health", "content"});
-  expect_parts(rows[1], {"100 ", " KB  2 days  ok ", "bf16 weights, masters, exp_avg, exp_avg_sq"});
+  expect_parts(rows[0], {"step ", "size", "age", "files", "content"});
+  expect_parts(rows[1], {"100 ", " KB  2 days  all there ",
+                         "bf16 weights, masters, exp_avg, exp_avg_sq; the last start went on from it"});
   expect_parts(rows[2], {"150.aside-1   ", "set aside", "f32 weights, exp_avg, exp_avg_sq"});
   expect_parts(rows[3], {"200 ", "damaged", "w-00001-0.safetensors: has 99 bytes, the manifest says "});
   expect_parts(rows[4], {"300 ", "2 bytes", "damaged", "does not end with its hash"});

@@ -345,6 +345,7 @@ TEST_F(CommandLine, BenchCalibratesIntoAFileThatAppearsWhole) {
 }
 
 TEST_F(CommandLine, BenchCalibratesThisMachineIntoTheCache) {
+  std::string disturbance;
   std::ostringstream out, err;
   CalibrateOptions seen;
   CommandContext context{out, err};
@@ -352,6 +353,7 @@ TEST_F(CommandLine, BenchCalibratesThisMachineIntoTheCache) {
     seen = options;
     CpuRates rates;
     rates.name = options.name, rates.processor = "a stand-in", rates.constants_source = "a test";
+    rates.disturbance = disturbance;
     return rates;
   };
   const auto calibrated = [&] { return run_command_line({"bench", "--calibrate"}, context); };
@@ -370,6 +372,18 @@ TEST_F(CommandLine, BenchCalibratesThisMachineIntoTheCache) {
     EXPECT_FALSE(kept_cpu_rates(cores + 1).has_value()) << "another machine's";
   }
   EXPECT_EQ(seen.largest, short_calibration().largest) << "as a minute allows";
+  const std::string kept = kept_profile_path(cores);
+  const std::string earlier = replaced(read_file(kept), "a stand-in", "an earlier one");
+  disturbance = "other programs had the cores as well";
+  for (const bool there : {true, false}) {
+    if (there) write_file(kept, earlier);
+    else remove_file(kept);
+    out.str("");
+    EXPECT_EQ(calibrated(), 0) << err.str();
+    EXPECT_EQ(kept_cpu_rates(cores)->processor, there ? "an earlier one" : "a stand-in");
+    EXPECT_NE(out.str().find(there ? "not kept: " + kept + " has an earlier one" : "kept as " + kept), std::string::npos)
+        << out.str();
+  }
   ::unsetenv("XDG_CACHE_HOME");
   ::unsetenv("HOME");
   EXPECT_FALSE(kept_cpu_rates(cores).has_value());

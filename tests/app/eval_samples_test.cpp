@@ -229,7 +229,7 @@ TEST_F(Samples, AreRefusedBeforeARunBegins) {
   };
   const std::string one = R"(eval.samples=["Once upon a time"])";
   refused({one, "data.tokenizer=null"}, {"eval.samples", "data.tokenizer is null", "eval.sample_ids"});
-  refused({one, "eval.every=0"}, {"eval.samples", "eval.every is 0"});
+  refused({one, "eval.every=0"}, {"eval.samples", "eval.every is 0", "--set eval.samples=[]"});
   refused({"eval.sample_ids=5", "eval.every=0"}, {"eval.sample_ids"});
   refused({"eval.sample_ids=[\"5 x\"]"}, {"eval.sample_ids = \"5 x\"", "\"x\" is no token id"});
   refused({"eval.sample_ids=[\"5\", \" \"]"}, {"eval.sample_ids[1] has no token"});

@@ -238,7 +238,8 @@ TEST(PlanOnACluster, RefusesWhatCannotBe) {
   expect_one_line(plan({"--cluster", "h100_sxm_ndr", "--csv", "--json"}), 64, {"--csv", "leave one of them out"});
   for (const std::vector<std::string>& flag : std::vector<std::vector<std::string>>{
            {"--gpus", "64"}, {"--tokens", "1e9"}, {"--csv"}, {"--html", "x.html"}, {"--trace", "x.json"}})
-    expect_one_line(plan(flag), 64, {flag.front() + ": needs a cluster to price a step on; add --cluster NAME"});
+    expect_one_line(plan(flag), 64, {flag.front() + ": needs a cluster to price a step on; add --cluster NAME",
+                                     flag.front() == "--gpus" ? ", or write --ranks for" : ""});
 }
 
 // A layout that the message proposes is planned.

@@ -7,8 +7,11 @@
 
 #include "core/file_io.h"
 #include "planner/price/cpu_rates.h"
+#include "planner/price/kept_profile.h"
 #include "tests/app/program.h"
 #include "tests/data/temporary_folder.h"
+#include "tests/support/error_text.h"
+#include "train/plan/machine.h"
 
 namespace trident {
 namespace {
@@ -52,6 +55,17 @@ TEST_F(PlanOnProcessors, ArenasAreThoseOfTraining) {
   EXPECT_TRUE(cluster.find("needed")->find("value")->is_integer());
   for (const JsonMember& axis : cluster.find("bytes_of_a_rank")->members()) EXPECT_TRUE(axis.value.is_integer()) << axis.key;
   EXPECT_EQ(cluster.find("ranks")->as_integer(), 4);
+}
+
+TEST_F(PlanOnProcessors, ThisMachineIsPlannedByItsKeptProfile) {
+  ::setenv("XDG_CACHE_HOME", (place_ / "cache").c_str(), 1);
+  const std::string kept = kept_profile_path(cpu_machine_facts(1).core_share.at_once());
+  create_folder_of(kept);
+  write_file(kept, read_file(profile([](CpuRates& rates) { rates.processor = "a kept one"; })));
+  expect_parts(succeeded(plan({"--cluster", "this-machine"})).out, {"the profile cpu of a kept one"});
+  const std::vector<std::string> more{"--config", place_ / "config.json", "--gpus", "1", "--best", "1"};
+  expect_parts(succeeded(run_program(plus({"plan", "search", "this-machine"}, more))).out, {"the profile cpu of a kept one"});
+  ::unsetenv("XDG_CACHE_HOME");
 }
 
 TEST_F(PlanOnProcessors, MoreCoresThanRanksAreNotShared) {

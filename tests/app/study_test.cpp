@@ -201,7 +201,9 @@ TEST(Study, RefusesWhatItCannotCompare) {
     words.insert(words.begin(), "study");
     expect_one_line(run_program(words), 64, parts);
   };
-  refused({"--config", config}, {"nothing varies", "--vary gpus=8..64"});
+  refused({"--config", config}, {"nothing varies", "--vary gpus=8..64, --vary 'zero=zero1|zero3'"});
+  for (const char* const key : {"gpus", "micro"})
+    refused({"--config", config, "--vary", fmt::format("{}=16-128", key)}, {"--vary", "\"16-128\"", "; write 16..128"});
   refused({"--config", config, "--vary", "zeroo=zero1"}, {"--vary", "zeroo", "did you mean zero?"});
   refused({"--config", config, "--vary", "model.foo=1"}, {"--vary", "model.foo", "llama"});
   refused({"--config", config, "--vary", "dp=1|2", "--gpus", "8", "--cluster", "h100_sxm_ndr"}, {"parallel.data", "gpus"});

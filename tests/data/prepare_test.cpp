@@ -278,9 +278,12 @@ TEST_F(PrepareTest, FoldersAndListsStandForTheirFiles) {
   input("all/c/a.jsonl", "{\"text\": \"two\"}\n");
   input("all/d.txt", "three");
   input("all/.hidden.xz", "");
+  for (const auto& [link, file] : {std::pair("a.txt", "b.txt"), {"e", "c"}, {"f.txt", "../g.txt"}, {"h.txt", "f.txt"}})
+    std::filesystem::create_symlink(file, folder_ / "all" + "/" + link);
+  input("g.txt", "four");
   const std::string list = input("list", folder_ / "all/d.txt" + "\r\n\n" + (folder_ / "all/c") + "\n");
   prepare({folder_ / "all", "@" + list});
-  EXPECT_EQ(documents(), (Texts{"one", "two", "three", "three", "two"}));
+  EXPECT_EQ(documents(), (Texts{"one", "two", "three", "four", "three", "two"})) << "no text twice through a link";
   const std::string bin = read_file(prefix_ + ".bin"), record = read_file(prefix_ + ".trident.json");
   prepare({folder_ / "all/", "@" + list}, {.workers = 3});
   EXPECT_EQ(read_file(prefix_ + ".bin"), bin);

@@ -102,6 +102,8 @@ TEST_F(SupervisedRanks, TheLineOfARestartNamesTheRankAndASignalSaves) {
   const int later = job.steps_said() + 2;
   ASSERT_TRUE(within(150, [&] { return job.steps_said() >= later; })) << job.err();
   kill(job.process(), SIGTERM);
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  kill(job.process(), SIGTERM);  // the same request, at mpirun and at every rank
   EXPECT_EQ(job.wait_to_end(150), 75) << job.err();
   EXPECT_TRUE(descendants_of(job.process()).empty());
 }

@@ -394,6 +394,12 @@ TEST(ConfigRefuses, AllMistakesAreToldAtOnce) {
   expect_refusal({"model.preset=null", "model.model_type=llama", "model.hidden_sise=3", "model.foo=3", "stepz=1"},
                  {"--set: unknown key stepz", "; also model.hidden_size: is missing",
                   "; also --set: model.hidden_sise = 3: unknown key", "; also --set: model.foo = 3: unknown key"});
+  const std::pair<std::string, std::string> words[] = {
+      {"num_layers", "model.num_hidden_layers"}, {"d_model", "model.hidden_size"}, {"n_heads", "model.num_attention_heads"},
+      {"hidden_dim", "\"hidden_size\""}};
+  for (const auto& [word, ours] : words)
+    expect_refusal({"model.preset=null", "model.model_type=llama", "model." + word + "=3"},
+                   {fmt::format("model.{} = 3: unknown key", word), "; did you mean " + ours});
   std::vector<std::string> many;
   for (int i = 0; i < 30; ++i) many.push_back(fmt::format("zzzz{}=1", i));
   expect_refusal(many, {"unknown key zzzz19; also others"});

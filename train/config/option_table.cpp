@@ -377,7 +377,7 @@ std::vector<Option> eval_and_checkpoint_options() {
        .aka = {"most_recent_k", "save_total_limit"}},
       {.path = "checkpoint.keep_every", .takes = kNull | kInteger, .fallback = "0", .doc = "Also keep those of every so many steps; 0: none.", .range = kFromZero,
        .unit = "steps", .aka = {"save_retain_interval"}},
-      {.path = "checkpoint.keep_best", .takes = kBool, .fallback = "false", .doc = "Also keep the one with the lowest validation loss."},
+      {.path = "checkpoint.keep_best", .takes = kBool, .fallback = "false", .doc = "Also keep the one with the lowest validation loss, of steps that were evaluated and saved."},
       {.path = "checkpoint.content", .takes = kString, .fallback = "\"all\"", .doc = "all: what a run needs to go on; weights: the weights in the compute format alone.",
        .choices = {"all", "weights"}},
       {.path = "checkpoint.staging", .takes = kNumber | kString, .fallback = "\"auto\"",

@@ -289,7 +289,8 @@ void OptionValues::refuse_illegal() const {
 }
 
 void OptionValues::check_model() const {
-  if (model_keys_.find("model_type") != nullptr) model_config_from_hf(model_keys_, kModelBlock, 0.0, model_origins_);
+  const auto hint = [](const std::string& key) { return name_here(fmt::format("{}.{}", kModelBlock, key)); };
+  if (model_keys_.find("model_type") != nullptr) model_config_from_hf(model_keys_, kModelBlock, 0.0, model_origins_, hint);
 }
 
 void OptionValues::require_complete() const {

@@ -370,7 +370,8 @@ void check_loss(const TrainConfig& c) {
 void check_samples(const TrainConfig& c) {
   if (!c.eval.has_samples()) return;
   if (!c.eval.every.ever())
-    contradict(fmt::format("eval.{}: continuations are made at evaluations, and eval.every is 0; set it, or leave the prompts out",
+    contradict(fmt::format("eval.{0}: continuations are made at evaluations, and eval.every is 0; set it, or leave the prompts "
+                           "out: --set eval.{0}=[]",
                            c.eval.samples.empty() ? "sample_ids" : "samples"));
 }
 

@@ -37,6 +37,8 @@ std::int64_t write_run_start(const std::string& folder, const RunPlan& plan, std
                              const std::vector<std::string>& hosts);
 void write_run_end(const std::string& folder, const RunPlan& plan, std::int64_t start, std::int64_t step, int exit_code,
                    std::string_view why);
+// The step that the last start there began at, which its checkpoint is kept for; -1 where no file says it.
+std::int64_t step_of_last_start(const std::string& folder);
 // How the last start there ended if not by itself: "ended with 76: rank 1 was killed", or that it has no end, because it was killed
 // or its machine failed; else "". For who has the folder.
 std::string bad_end(const std::string& folder);

@@ -13,17 +13,20 @@
 
 namespace trident {
 
-// While alive, the first of the given signals only asks; a second one of any of them ends the process at once. What comes within
-// `same_request_seconds` of the first is the same request: timeout(1), shells that pass signals on, and launchers whose process group
-// was meant send it twice. A SIGINT or SIGHUP that was ignored (a background job of a shell, nohup) stays ignored. The destructor
-// restores what was there. One object at a time in a process.
+// A signal so soon after another is the same request: timeout(1), shells that pass signals on, and launchers whose process group
+// was meant send it twice.
+inline constexpr double kSameRequestSeconds = 0.25;
+
+// While alive, the first of the given signals only asks; a second request ends the process at once. A SIGINT
+// or SIGHUP that was ignored (a background job of a shell, nohup) stays ignored. The destructor restores what was there. One object at a time in a process.
 //
 // The signals are blocked on the thread that makes the object, and on all that it starts meanwhile: matrix kernels (oneDNN 2.6's
 // sgemm) use the stack pointer for memory of the heap, where a signal's frame would be written. A thread of the object takes them
 // instead.
 class StopRequest {
  public:
-  explicit StopRequest(std::vector<int> signals = {SIGTERM, SIGUSR1, SIGINT, SIGHUP}, double same_request_seconds = 0.25);
+  explicit StopRequest(std::vector<int> signals = {SIGTERM, SIGUSR1, SIGINT, SIGHUP},
+                       double same_request_seconds = kSameRequestSeconds);
   ~StopRequest();
   StopRequest(const StopRequest&) = delete;
   StopRequest& operator=(const StopRequest&) = delete;
