@@ -422,12 +422,10 @@ TEST_F(FineTuning, GoesFromConversationsToAMergedFolder) {
   };
   refused({"--set", "model.init_from=" + (place_ / "other")}, {" has other values in ", "other now"});
   refused({"--set", "batch.micro=2"}, {"--set batch.micro=2: convert takes model.init_from=DIR alone"});
-  expect_one_line(run_program({"convert", "--from", "ckpt", place_ / "full", "--to", "hf", place_ / "refused", "--set",
-                               "model.init_from=" + (place_ / "moved")}),
-                  64, {"has all weights, so that it has no effect"});
-  expect_one_line(run_program({"convert", "--from", "ckpt", place_ / "lora", "--to", "peft", place_ / "refused", "--set",
-                               "model.init_from=" + (place_ / "moved")}),
-                  64, {"only --from ckpt --to hf reads a checkpoint's base"});
+  expect_one_line(run_program(plus({"convert", "--from", "ckpt", place_ / "full", "--to", "hf", place_ / "refused"}, moved)), 64,
+                  {"has all weights, so that it has no effect"});
+  expect_one_line(run_program(plus({"convert", "--from", "ckpt", place_ / "lora", "--to", "peft", place_ / "refused"}, moved)), 64,
+                  {"only --from ckpt --to hf reads a checkpoint's base"});
   std::filesystem::rename(place_ / "moved", place_ / "base");
   // Its checkpoint holds the adapters and their states alone, and finds the rest.
   EXPECT_NEAR(loss_of({"--ckpt", place_ / "lora"}), merged, 1e-5 * merged);
