@@ -66,6 +66,11 @@ std::string flag_of_word(const CLI::App& app, const std::string& word) {
     return option != nullptr && option->count() == 0;
   };
   if (word.starts_with('-')) return "";
+  const bool is_adapter = file_exists(word + "/adapter_config.json"), is_hf = file_exists(word + "/config.json");
+  if (takes("--from") && is_adapter) return fmt::format("say --from peft BASE {}", for_shell(word));
+  if (takes("--from") && is_hf) return fmt::format("say --from hf {}", for_shell(word));
+  if (takes("--ckpt") && takes("--hf") && is_adapter) return fmt::format("say --hf BASE --adapter {}", for_shell(word));
+  if (takes("--ckpt") && takes("--hf") && is_hf) return fmt::format("say --hf {}", for_shell(word));
   if (takes("--from")) return fmt::format("say --from ckpt {0} or --from hf {0}", for_shell(word));
   if (takes("--ckpt") && takes("--hf")) return fmt::format("say --ckpt {}", for_shell(word));
   if (app.get_option_no_throw("--chat") != nullptr && takes("--prompt") && !takes("--chat"))
@@ -388,7 +393,9 @@ void say(const CommandContext& context, const std::string& line) {
 
 void refuse_given(const CLI::App& app, std::initializer_list<const char*> flags, std::string_view why, std::string_view instead) {
   for (const char* const flag : flags)
-    if (app.count(flag) > 0) throw ConfigError(fmt::format("{0}: {1}; {2}, or leave {0} out", flag, why, instead));
+    if (app.count(flag) > 0)
+      throw ConfigError(
+          fmt::format("{}: {}; {}{}", flag, why, instead, instead == "leave it out" ? "" : fmt::format(", or leave {} out", flag)));
 }
 
 }  // namespace trident

@@ -10,6 +10,7 @@
 #include "app/progress_line.h"
 #include "core/clock.h"
 #include "core/counted.h"
+#include "core/file_io.h"
 #include "core/json_reader.h"
 #include "core/nearest_name.h"
 #include "core/number_text.h"
@@ -74,6 +75,9 @@ void check_kinds(const std::vector<std::string>& from, const std::vector<std::st
     throw ConfigError(fmt::format("--from {} --to peft: only a run's checkpoint has adapters; write --from ckpt", from[0]));
   if (from[0] == kPeft && from.size() != 3)
     throw ConfigError("--from peft: needs two folders; give the base's and the adapter's");
+  if (from[0] == kPeft && file_exists(from[1] + "/adapter_config.json") && !file_exists(from[1] + "/config.json"))
+    throw ConfigError(fmt::format("--from peft {0} {1}: {0} is the adapter, and the base stands first; say --from peft {1} {0}",
+                                  for_shell(from[1]), for_shell(from[2])));
   if (from[0] != kPeft && from.size() != 2) throw ConfigError(fmt::format("--from {}: names two folders; give one", from[0]));
   for (const auto& [flag, words] : {std::pair{"--from", &from}, {"--to", &to}})
     if ((*words)[1].empty() || words->back().empty())

@@ -104,6 +104,9 @@ void say_what_counts(const PrepareStats& stats, bool are_pairs, const CommandCon
                            100 * share));
   if (stats.skipped > 0)
     say(context, fmt::format("{} without a token that counts left out", counted(stats.skipped, are_pairs ? "pair" : each)));
+  if (stats.equal_answers > 0)
+    say(context, fmt::format("warning: chosen and rejected are equal in {}, and teach no preference; leave such lines out",
+                             counted(stats.equal_answers, "pair")));
   if (stats.dropped > 0)
     say(context, fmt::format("warning: the chat template leaves out a part of {}, the first {}", counted(stats.dropped, each),
                              on_one_line(stats.first_dropped)));

@@ -80,7 +80,10 @@ void add_flags(CLI::App& app, GenerateOptions& options, OutputFlags& output) {
   app.add_option("--tokenizer", options.tokenizer, "\"gpt2\" or a folder, in place of the model's own");
   app.add_flag("--no-special", options.no_special, "leave out what the tokenizer puts around a prompt, such as <|begin_of_text|>");
   app.add_option("--max-new-tokens", options.max_new_tokens, "of every continuation")->capture_default_str();
-  app.add_option("--temperature", options.sampling.temperature, "logits are divided by it; 0: greedy")->capture_default_str();
+  app.add_option("--temperature", options.sampling.temperature,
+                 "logits are divided by it; 0: greedy; of this and the next three a model's generation_config.json goes before the "
+                 "default")
+      ->capture_default_str();
   app.add_option("--top-k", options.sampling.top_k, "draw from so many of the likeliest tokens; 0: all")->capture_default_str();
   app.add_option("--top-p", options.sampling.top_p, "draw from the fewest tokens that have this probability together")
       ->capture_default_str();
@@ -156,6 +159,8 @@ void generate_command(const Arguments& arguments, const CommandContext& context)
     if (!parse_flags(app, arguments, context, {details, {}})) return;
     options.timings = output.timings;
     if (greedy) options.sampling.temperature = 0;
+    for (const char* flag : {"--temperature", "--top-k", "--top-p", "--repetition-penalty", "--seed"})
+      if (app.count(flag) > 0 || (greedy && flag == std::string_view("--temperature"))) options.given.emplace_back(flag);
     check(app, options, greedy, output);
     if (chat) {
       refuse_given(app, {"--prompt", "--prompts", "--prompt-ids"}, "--chat answers lines of standard input",

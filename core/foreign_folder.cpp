@@ -34,7 +34,7 @@ constexpr std::string_view kOtherFramework =
     "has weights of another framework, {}, which are not read; save them once more as safetensors of PyTorch";
 constexpr std::string_view kAdapter =
     "is an adapter, {}, and no model; name its model, and this in --adapter, or merge it into its model (trident convert --from "
-    "peft)";
+    "peft BASE ADAPTER)";
 // The first that fits counts.
 constexpr Sign kSigns[] = {
     {"adapter_config", ".json", kAdapter},

@@ -40,6 +40,7 @@ struct Batch {
   std::int64_t text_bytes = 0, lone_surrogates = 0;
   std::int64_t skipped = 0, endless = 0;  // conversations
   std::int64_t dropped = 0;               // likewise
+  std::int64_t equal_answers = 0;         // pairs
   std::string first_dropped;
   bool all_usual = true;                  // conversations and lists of ids begin with what the tokenizer puts before a text
   std::int64_t control_line = 0;    // of the first control text that became its token; 0: there is none
@@ -131,6 +132,7 @@ void encode_chat(const RawDocument& line, Batch& batch, Encoder& encoder, const 
     parts.push_back(encode_conversation(line, input.path, chat, tokenizer, encoder));
   batch.skipped += std::ranges::all_of(parts, counts) ? 0 : 1;
   if (!std::ranges::all_of(parts, counts)) return;
+  batch.equal_answers += parts.size() == 2 && parts[0].ids == parts[1].ids ? 1 : 0;
   for (const ConversationTokens& tokens : parts) add_conversation(tokens, input, line, batch);
 }
 
@@ -301,6 +303,7 @@ class Preparation {
     }
     stats_.counted += std::ranges::count(batch->counts, 1);
     stats_.skipped += batch->skipped;
+    stats_.equal_answers += batch->equal_answers;
     stats_.endless += batch->endless;
     if (stats_.dropped == 0) stats_.first_dropped = batch->first_dropped;
     stats_.dropped += batch->dropped;

@@ -47,6 +47,7 @@ struct PrepareStats {
   std::int64_t bad_lines = 0;        // left out
   std::int64_t counted = 0;          // of conversations: tokens that count
   std::int64_t skipped = 0;          // conversations without such
+  std::int64_t equal_answers = 0;    // pairs
   std::int64_t dropped = 0;          // conversations of which the template leaves something out
   std::string first_dropped = {};    // FILE:LINE of the first, and what
   std::int64_t endless = 0;          // conversations in which no eos ends the last stretch that counts

@@ -144,7 +144,8 @@ ReportSection runs_section(const std::vector<RunFolder>& runs) {
             return fmt::format("{:.4f} at step {}", loss, step_text(number(record, "step")));
         return std::string();
       };
-      const double loss = number(now, "loss"), speed = number(now, "tokens_per_s"), mfu = number(now, "mfu");
+      const double loss = number(now, "loss"), speed = number(now, "tokens_per_s");
+      const double masked = number(now, "mfu_masked"), mfu = std::isfinite(masked) ? masked : number(now, "mfu");
       add("steps", last_step_of(run), step_text(last_step_of(run)),
           number(now, "tokens") >= 0
               ? fmt::format("{} tokens{}", count_text(number(now, "tokens")),

@@ -43,13 +43,16 @@ void read_arguments(JsonValue& message, const std::string& name, std::string_vie
   message.set("tool_calls", std::move(calls));
 }
 
-// Templates decide what a message without content is, but a key that is nearly that word is a mistake.
-void refuse_misspelt_content(const JsonValue& message, const std::string& name, std::string_view source) {
+// Templates decide what a message without content is that has something else. A key that is nearly that word is a mistake.
+void refuse_without_content(const JsonValue& message, const std::string& name, std::string_view source) {
   static constexpr std::string_view kOthers[] = {"text", "value"};
   for (const JsonMember& member : message.members())
     if (!likely_name(member.key, {"content"}).empty() || std::ranges::find(kOthers, member.key) != std::end(kOthers))
       throw DataError(fmt::format("{}:{}:{}: {} has no \"content\", but {}; rename that key to \"content\"", source,
                                   member.value.line(), member.value.column(), name, in_quotes(member.key)));
+  if (message.members().size() == 1)  // its role
+    throw DataError(fmt::format("{}:{}:{}: {} has no \"content\"; write a text, or \"\" for none", source, message.line(),
+                                message.column(), name));
 }
 
 // Templates write roles that they do not know as they are, so that a misspelt one would pass and its message never count.
@@ -73,7 +76,7 @@ JsonValue checked_messages(const JsonValue& list, const std::string& path, std::
       refuse_value(message, source, fmt::format("{} is {} where a message is expected", name, describe(message.kind())));
     refuse_misspelt_role(text_of(message, "role", name, source), name, source);
     const JsonValue* const content = message.find("content");
-    if (content == nullptr && message.find("tool_calls") == nullptr) refuse_misspelt_content(message, name, source);
+    if (content == nullptr && message.find("tool_calls") == nullptr) refuse_without_content(message, name, source);
     if (content != nullptr && content->is_null() && message.find("tool_calls") == nullptr)
       throw DataError(fmt::format("{}:{}:{}: {}.content is null; write a text, or \"\" for none", source, content->line(),
                                   content->column(), name));

@@ -316,6 +316,9 @@ std::unique_ptr<Tokenizer> from_folder(const std::string& folder, const Tokenize
     }
   }
   check_may_read(folder);
+  const bool is_name = is_there(folder) || folder.find('/') == folder.npos;
+  if (const std::optional<std::string> other = is_name ? std::nullopt : what_stands_at(folder))
+    throw ConfigError(fmt::format("{} = \"{}\": {}", source.key, source.name_or_path, *other));
   throw ConfigError(fmt::format("{} = \"{}\": neither a known name nor a folder with vocab.json and merges.txt, tokenizer.json, "
                                 "tiktoken ranks or tekken.json; use \"gpt2\", \"cl100k\", \"bytes\" or such a folder or file{}",
                                 source.key, source.name_or_path, name_hint(source.name_or_path, {"gpt2", "cl100k", "bytes"})));

@@ -305,6 +305,16 @@ void warn_of_training_data(const EvalOptions& options, const DataConfig& data, s
     }
 }
 
+// A mean over answers of which half are bad ones.
+void warn_of_pairs(const EvalOptions& options, std::vector<std::string>& notes) {
+  for (const NamedPrefix& set : options.sets)
+    if (origin_in_record(set.prefix).pairs)
+      notes.push_back(
+          fmt::format("warning: {}: has pairs of answers, and the loss is the mean of chosen and rejected ones alike; a "
+                      "run says accuracy and margin of pairs in data.valid",
+                      set.prefix));
+}
+
 ForwardModel read_model(EvalOptions& options, EvalWork& work) {
   refuse_unused_settings(options.settings);
   ForwardModel model = options.hf_folder.empty()
@@ -319,6 +329,7 @@ ForwardModel read_model(EvalOptions& options, EvalWork& work) {
   }
   if (options.hf_folder.empty())
     warn_of_training_data(options, config_of(model.checkpoint).config.data, model.checkpoint.notes);
+  warn_of_pairs(options, model.checkpoint.notes);
   const ModelConfig architecture = resolve_model(config);
   if (options.sequence) config.batch.sequence = *options.sequence;
   const std::int64_t sequence = config.batch.sequence;

@@ -154,6 +154,56 @@ void read_chat(const GenerateOptions& options, Job& job, std::vector<Prompt>& pr
   }
 }
 
+// As transformers and vLLM read the model's generation_config.json: its values are defaults. do_sample false is greedy, unless a
+// flag of the draws is given. Returns the line that says what was taken, and what this program cannot do; "": nothing.
+std::string take_generation_config(const GenerateOptions& options, const WeightsSource& model, SamplingOptions& sampling) {
+  const std::optional<std::string> folder = hf_files_of(model);
+  const std::string path = folder.value_or("") + "/generation_config.json";
+  if (!folder || !file_exists(path)) return "";
+  const JsonValue json = parse_json(read_file(path), path, {.comments = false, .blame = ExitCode::kData});
+  const auto is_given = [&](std::string_view flag) { return std::ranges::find(options.given, flag) != options.given.end(); };
+  std::string taken, left;
+  const auto value_of = [&](const char* key) -> std::optional<double> {
+    const JsonValue* const value = json.is_object() ? json.find(key) : nullptr;
+    if (value == nullptr || value->is_null()) return std::nullopt;
+    if (!value->is_number()) throw DataError(fmt::format("{}: {} = {}: must be a number", path, key, to_json_text(*value)));
+    return value->as_number();
+  };
+  const auto say = [](std::string& text, const char* key, double value) {
+    text += fmt::format("{}{} {}", text.empty() ? "" : ", ", key, value);
+  };
+  const auto take = [&](const char* key, const char* flag, auto& into) {
+    const std::optional<double> value = value_of(key);
+    if (!value || is_given(flag) || *value == static_cast<double>(into)) return;
+    into = static_cast<std::remove_reference_t<decltype(into)>>(*value);
+    say(taken, key, *value);
+  };
+  take("repetition_penalty", "--repetition-penalty", sampling.repetition_penalty);
+  const JsonValue* const draws = json.is_object() ? json.find("do_sample") : nullptr;
+  const auto of_draws = {"--temperature", "--top-k", "--top-p", "--seed"};
+  if (!sampling.is_greedy() && draws != nullptr && *draws == JsonValue(false) && std::ranges::none_of(of_draws, is_given)) {
+    sampling.temperature = 0;
+    taken += taken.empty() ? "do_sample false" : ", do_sample false";
+  }
+  if (!sampling.is_greedy()) {
+    take("temperature", "--temperature", sampling.temperature);
+    take("top_k", "--top-k", sampling.top_k);
+    take("top_p", "--top-p", sampling.top_p);
+    for (const auto& [key, neutral] : {std::pair{"min_p", 0.}, {"typical_p", 1.}, {"epsilon_cutoff", 0.}, {"eta_cutoff", 0.}})
+      if (const std::optional<double> value = value_of(key); value && *value != neutral) say(left, key, *value);
+  }
+  for (const auto& [key, neutral] : {std::pair{"num_beams", 1.}, {"no_repeat_ngram_size", 0.}})
+    if (const std::optional<double> value = value_of(key); value && *value != neutral) say(left, key, *value);
+  try {
+    validate(sampling);
+  } catch (const ConfigError& error) {
+    throw DataError(fmt::format("{}: {}; correct it there, or give the flag", path, error.what()));
+  }
+  if (taken.empty() && left.empty()) return "";
+  return fmt::format("{}: {}{}{}{}", path, taken, taken.empty() ? "" : " (flags go before it)",
+                     taken.empty() || left.empty() ? "" : "; ", left.empty() ? "" : left + " is not done here");
+}
+
 ForwardModel read_job(const GenerateOptions& options, Job& job) {
   check_options(options);
   refuse_unused_settings(options.settings, {"batch", "parallel.sequence_parallel"},
@@ -166,9 +216,15 @@ ForwardModel read_job(const GenerateOptions& options, Job& job) {
   ModelTokenizer found = find_tokenizer(options.tokenizer, model.config.data, model.checkpoint, model.key);
   if (needs_text && found.tokenizer == nullptr)
     throw Error(found.refused ? found.refused->code() : ExitCode::kConfig,
-                fmt::format("texts need a tokenizer, and the model names no tokenizer that can be read{}; give --tokenizer, or "
-                            "--prompt-ids without --stop",
-                            found.refused ? fmt::format(" ({})", found.refused->what()) : ""));
+                fmt::format("{}: needs a tokenizer, and the model names no tokenizer that can be read{}; give --tokenizer{}",
+                            options.ask              ? "--chat"
+                            : is_chat                ? "--messages"
+                            : !options.stops.empty() ? "--stop"
+                                                     : "a prompt of text",
+                            found.refused ? fmt::format(" ({})", found.refused->what()) : "",
+                            is_chat                  ? ""
+                            : !options.stops.empty() ? ", or leave --stop out"
+                                                     : ", or --prompt-ids"));
   if (found.other && needs_text) model.checkpoint.notes.push_back("warning: " + *found.other);
   job.tokenizer = std::move(found.tokenizer);
   ChatMarks marks;
@@ -181,6 +237,8 @@ ForwardModel read_job(const GenerateOptions& options, Job& job) {
   }
   job.request = make_request(options, prompts, resolve_model(model.config).vocab_size, job.tokenizer.get(),
                              model.checkpoint, marks.ends);
+  if (std::string line = take_generation_config(options, model.checkpoint, job.request.sampling); !line.empty())
+    model.checkpoint.notes.push_back(std::move(line));
   return model;
 }
 

@@ -33,6 +33,7 @@ struct GenerateOptions {
   std::function<std::optional<std::string>()> ask = {};
   std::int64_t samples = 1, max_new_tokens = 64, slots = 8;
   SamplingOptions sampling;
+  std::vector<std::string> given;  // flags of `sampling` that were given; the model's generation_config.json says the others
   std::vector<std::string> stops;
   std::vector<std::int32_t> ends;  // none: the folder's eos_token_id, or the tokenizer's end of a document
   bool ignore_end = false;

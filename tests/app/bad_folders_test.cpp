@@ -347,6 +347,25 @@ TEST_F(ForeignFolders, WhatAFolderIsInsteadIsSaidByEveryCommand) {
     expect_one_line(run_program({"eval", "--ckpt", path, "--ids", "1 2"}), 65, said);
   }
   expect_one_line(run_program(readers_of(place_ / "run")[0]), 65, {"--hf = ", "no such folder"});
+  // A word is taken for what it names, and a base stands before its adapter.
+  copy_golden(place_ / "good");
+  const std::string good = place_ / "good", adapter = place_ / "adapter";
+  const std::pair<std::vector<std::string>, std::string> words[] = {
+      {{"generate", good, "hi"}, "; say --hf " + good},
+      {{"eval", adapter}, "; say --hf BASE --adapter " + adapter},
+      {{"convert", good, "out"}, "; say --from hf " + good},
+      {{"convert", adapter, "out"}, "; say --from peft BASE " + adapter},
+      {{"convert", "--from", "peft", adapter, good, "--to", "hf", place_ / "out"},
+       "; say --from peft " + good + " " + adapter + "\n"},
+      {{"convert", "--from", "ckpt", good, "--to", "peft", place_ / "out", "--dtype", "fp16"}, "adapters in fp32; leave it out\n"},
+      {{"generate", "--hf", good, "--prompt", "hi"},
+       "a prompt of text: needs a tokenizer, and the model names no tokenizer that can "
+       "be read (" +
+           good + " has none: no tokenizer.json, "},
+      {{"generate", "--hf", good, "--prompt-ids", "1", "--stop", "a"}, "give --tokenizer, or leave --stop out\n"},
+      {{"generate", "--hf", good, "--chat"}, "--chat: needs a tokenizer, "},
+      {{"generate", "--hf", good, "--prompt", "hi", "--tokenizer", "Qwen/Qwen2-0.5B"}, "hf download Qwen/Qwen2-0.5B"}};
+  for (const auto& [command, said] : words) expect_one_line(run_program(command), 64, {said});
   for (const char* near : {"adaptr", "adaptr/"})
     expect_one_line(run_program(readers_of(place_ / near)[0]), 65, {"check the path; did you mean \"adapter\"?"});
   // A folder beside it hides no model of the hub.

@@ -76,18 +76,20 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Values, BadInput,
-    ::testing::Values(
-        BadConfig{"LrBeyondDouble", {"optimizer.lr=1e999"}, {"optimizer.lr", "1e999", "must be a number > 0"}},
-        BadConfig{"UnknownModelKey", {"model.hiden_size=2"},
-                  {"model.hiden_size = 2", "unknown key", "remove it if it does not", "did you mean \"hidden_size\"?"}},
-        BadConfig{"LossScale",
-                  {"precision.compute=bf16", "precision.loss_scale=1024"},
-                  {"precision.loss_scale = 1024", "set precision.compute to \"fp16\""}},
-        BadConfig{"Cuda", {"device=cuda"}, {"device = cuda: "}},
-        BadConfig{"UnknownTokenizer", {"data.tokenizer=gpt3"}, {"data.tokenizer = \"gpt3\"", "use \"gpt2\""}},
-        BadConfig{
-            "EvaluationWithoutData", {"eval.every=1"}, {"eval.every = 1", "no validation data", "set data.valid or data.split"}},
-        BadConfig{"OddHiddenSize", {"model.hidden_size=33"}, {"33", "4 attention heads"}}),
+    ::testing::Values(BadConfig{"LrBeyondDouble", {"optimizer.lr=1e999"}, {"optimizer.lr", "1e999", "must be a number > 0"}},
+                      BadConfig{
+                          "UnknownModelKey",
+                          {"model.hiden_size=2"},
+                          {"model.hiden_size = 2", "unknown key", "remove it if it does not", "did you mean \"hidden_size\"?"}},
+                      BadConfig{"LossScale",
+                                {"precision.compute=bf16", "precision.loss_scale=1024"},
+                                {"precision.loss_scale = 1024", "set precision.compute to \"fp16\""}},
+                      BadConfig{"Cuda", {"device=cuda"}, {"device = cuda: "}},
+                      BadConfig{"UnknownTokenizer", {"data.tokenizer=gpt3"}, {"data.tokenizer = \"gpt3\"", "use \"gpt2\""}},
+                      BadConfig{"EvaluationWithoutData",
+                                {"eval.every=1"},
+                                {"eval.every = 1 (--set)", "no validation data", "set data.valid or data.split"}},
+                      BadConfig{"OddHiddenSize", {"model.hidden_size=33"}, {"33", "4 attention heads"}}),
     name_of);
 
 TEST(BadInputFiles, MalformedConfigurationsAreRefused) {

@@ -78,12 +78,14 @@ TEST_F(Checkpoints, WhatMustNotChangeIsRefusedUnlessAllowed) {
   ASSERT_EQ(train().exit_code, 0);
   const std::vector<std::string> before = place_.files();
   expect_one_line(train({"run.steps=6", "run.seed=5"}), 64,
-                  {"run.seed = 5", "step-00000004", "was trained with 1234", "checkpoint.allow", "--set run.overwrite=true"});
-  expect_one_line(train({"run.steps=6", "model.num_hidden_layers=2"}), 64,
-                  {"model.num_hidden_layers = 2: ", "was trained with 4; ", "list \"model\" in checkpoint.allow"});
+                  {"run.seed = 5 (was 1234): the checkpoint ", "step-00000004 is of another run; name another run.dir, or set ",
+                   "by --set run.overwrite=true. To go on", "list \"run.seed\" in checkpoint.allow"});
+  expect_one_line(train({"run.steps=6", "model.num_hidden_layers=2", "batch.global=4", "data.shuffle=false"}), 64,
+                  {"model.num_hidden_layers = 2 (was 4), batch.global = 4 (was 8), data.shuffle = false (was true): ",
+                   "list \"model\", \"batch.global\", \"data.shuffle\" in checkpoint.allow"});
   expect_one_line(train({"run.steps=6", "data.train=" + (place_ / "valid")}), 64, {"data.train", "was trained with: now "});
   expect_one_line(train({"run.steps=6", "optimizer.type=lion", "checkpoint.allow=optimizer"}), 64,
-                  {"optimizer.type = \"lion\"", "step-00000004", "those of \"adamw\"", "model.init_from"});
+                  {"optimizer.type = \"lion\"", "step-00000004", "(was \"adamw\")", "model.init_from"});
   EXPECT_EQ(place_.files(), before);
   const ProgramOutcome faster = train({"run.steps=6", "optimizer.lr=2e-3"});  // how it learns may change
   EXPECT_EQ(faster.exit_code, 0) << faster.err;
@@ -93,9 +95,8 @@ TEST_F(Checkpoints, WhatMustNotChangeIsRefusedUnlessAllowed) {
 // How documents are kept apart is part of what the run learned from.
 TEST_F(Checkpoints, DocumentsAreKeptApartAsBefore) {
   ASSERT_EQ(train({"data.eod_mask_loss=true"}).exit_code, 0);
-  expect_one_line(train({"run.steps=6"}), 64, {"data.eod_mask_loss = false", "was trained with true", "checkpoint.allow"});
-  expect_one_line(train({"run.steps=6", "data.eod_mask_loss=true", "data.eod=50255"}), 64,
-                  {"data.eod = 50255", "was trained with 50256"});
+  expect_one_line(train({"run.steps=6"}), 64, {"data.eod_mask_loss = false (was true)", "checkpoint.allow"});
+  expect_one_line(train({"run.steps=6", "data.eod_mask_loss=true", "data.eod=50255"}), 64, {"data.eod = 50255 (was 50256)"});
   succeeded(train({"run.steps=5", "data.eod_mask_loss=true", "data.eod=50256"}));  // null was the tokenizer's
   const ProgramOutcome allowed = succeeded(train({"run.steps=6", "checkpoint.allow=data.eod_mask_loss", "data.eod=50255"}));
   expect_parts(allowed.out, {"data.eod_mask_loss was true and is false from here on (checkpoint.allow)"});
@@ -119,7 +120,7 @@ TEST_F(Checkpoints, AMaskGoesOnAsItWas) {
 // "auto" may have come to another tokenizer when the run began, and a run does not change its own.
 TEST_F(Checkpoints, ATokenizerThatIsNotNamedStays) {
   ASSERT_EQ(train({"data.tokenizer=null"}).exit_code, 0);
-  expect_one_line(train({"run.steps=6", "data.tokenizer=gpt2"}), 64, {"data.tokenizer = \"gpt2\"", "was trained with null"});
+  expect_one_line(train({"run.steps=6", "data.tokenizer=gpt2"}), 64, {"data.tokenizer = \"gpt2\" (was null)"});
   const ProgramOutcome same = succeeded(train({"run.steps=6"}));
   expect_parts(same.out, {"data.tokenizer stays null, as it was at the first start"});
 }
@@ -341,7 +342,7 @@ TEST_F(FullCheckpoints, TheOlderOneIsComparedAsTheNewestWas) {
   // Asked for what the newest has, which the older one has not.
   const ProgramOutcome refused = train(plus(steps, {"run.steps=6", "run.seed=99"}));
   EXPECT_EQ(refused.exit_code, 64) << refused.err;
-  expect_parts(refused.err, {"run.seed = 99: the checkpoint " + (place_ / "run/ckpt/step-00000002") + " was trained with 1234"});
+  expect_parts(refused.err, {"run.seed = 99 (was 1234): the checkpoint " + (place_ / "run/ckpt/step-00000002")});
   EXPECT_TRUE(folder_exists(place_ / "run/ckpt/step-00000004"));
   succeeded(train(plus(plus(steps, allow), {"run.steps=6"})));
   EXPECT_EQ(compared(place_.metrics(), kComparedKeys), compared(place_.metrics("whole"), kComparedKeys));

@@ -260,6 +260,46 @@ TEST_F(AddedTokens, TrainWholeBesideAdapters) {
   expect_whole_folder("at_once", loss);
 }
 
+// As transformers and vLLM take it: defaults, which flags go before.
+TEST_F(AddedTokens, GenerationConfigIsTheDefault) {
+  const std::string file = place_ / "base/generation_config.json";
+  const struct {
+    std::string json;
+    std::vector<std::string> flags, equal;
+    std::string said;
+  } rows[] = {{R"({"do_sample": true, "temperature": 0.5, "top_k": 30, "top_p": 0.9, "repetition_penalty": 1.5})",
+               {},
+               {"--temperature", "0.5", "--top-k", "30", "--top-p", "0.9", "--repetition-penalty", "1.5"},
+               "repetition_penalty 1.5, temperature 0.5, top_k 30, top_p 0.9 (flags go before it)\n"},
+              {R"({"temperature": 0.5, "top_k": 30, "min_p": 0.1})",
+               {"--top-k", "200"},
+               {"--temperature", "0.5", "--top-k", "200"},
+               "temperature 0.5 (flags go before it); min_p 0.1 is not done here\n"},
+              {R"({"temperature": 0.5, "top_k": 30, "repetition_penalty": 1.5})",
+               {"--greedy"},
+               {"--greedy", "--repetition-penalty", "1.5"},
+               "repetition_penalty 1.5 (flags"},
+              {R"({"do_sample": false, "temperature": 0.5})", {}, {"--greedy"}, "do_sample false (flags"},
+              {R"({"do_sample": false})", {"--temperature", "1"}, {"--temperature", "1"}, ""},
+              {R"({"eos_token_id": 258})", {}, {"--temperature", "1"}, ""}};
+  for (const auto& row : rows) {
+    SCOPED_TRACE(row.json);
+    const std::vector<std::string> draw{"generate",    "--hf",         place_ / "base",    "--prompt", "And God ",
+                                        "--print-ids", "--ignore-end", "--max-new-tokens", "24"};
+    write_file(file, row.json);
+    const ProgramOutcome taken = succeeded(run_program(plus(draw, row.flags)));
+    write_file(file, "{}");
+    EXPECT_EQ(taken.out, succeeded(run_program(plus(draw, row.equal))).out);
+    EXPECT_EQ(taken.err, row.said.empty() ? "" : taken.err);
+    expect_parts(taken.err, {row.said.empty() ? "" : file + ": " + row.said});
+  }
+  for (const auto& [json, said] :
+       {std::pair{R"({"top_p": 1.5})", "--top-p = 1.5"}, {R"({"top_k": "all"})", "top_k = \"all\": must be"}}) {
+    write_file(file, json);
+    expect_one_line(run_program({"generate", "--hf", place_ / "base", "--prompt", "a"}), 65, {file, said});
+  }
+}
+
 // A token for padding, say: the rows stay the mean of the others, and nothing learns to say them.
 TEST_F(AddedTokens, StayAsTheyAreWhereNoTargetIsOne) {
   create_folder(place_ / "pad");
@@ -306,13 +346,14 @@ TEST_F(FineTuning, DataOfAnotherTokenizerAreWarnedOfAndRefusedLater) {
   };
   expect_one_line(with_text("data.train"), 64, {"data.train: tokenizer ", "ids mean other texts", "list \"data.tokenizer\""});
   // Nor with other files, of another name or of the same one.
-  expect_one_line(with_text("data.tokenizer"), 64,
-                  {"data.train: other data than the checkpoint ", "; name those, list \"data.train\""});
+  expect_one_line(
+      with_text("data.tokenizer"), 64,
+      {"data.train: other data than the checkpoint ", "another run.dir, or set ", " name those, or list \"data.train\""});
   succeeded(with_text(R"(["data.train","data.tokenizer"])"));
   prepare({"--overwrite"});
   const ProgramOutcome shorter = with_text("data.tokenizer", "3");
   expect_one_line(shorter, 64,
-                  {"data.train: the files are others by now than those the checkpoint ", "; put the earlier ones back, list "});
+                  {"data.train: the files are others by now than those the checkpoint ", " put the earlier ones back, or list "});
   std::smatch tokens;  // the earlier ones had an end of document more
   ASSERT_TRUE(std::regex_search(shorter.err, tokens, std::regex(": now .*? for ([0-9]+).*, then .*? for ([0-9]+)")))
       << shorter.err;
@@ -323,6 +364,8 @@ TEST_F(FineTuning, GoesFromConversationsToAMergedFolder) {
   const std::vector<JsonValue> full = tune("full", ""),
                                lora = tune("lora", R"(, "adapter": {"type": "lora", "r": 4, "alpha": 16})");
   EXPECT_EQ(full.size(), lora.size());
+  said({"train", "--config", place_ / "lora.json", "--set", "run.dir=" + (place_ / "named"), "--set",
+        "data.tokenizer=" + (place_ / "base")});
   EXPECT_NE(read_file(place_ / "lora/run.log").find("trained 4.096K of 31.1K parameters"), std::string::npos);
   EXPECT_FALSE(is_warned("full"));
   EXPECT_NEAR(first_loss(full), first_loss(lora), 1e-5 * first_loss(full)) << "an adapter begins with adding nothing";
@@ -360,7 +403,10 @@ TEST_F(FineTuning, GoesFromConversationsToAMergedFolder) {
   const std::vector<std::string> convert{"convert", "--from", "ckpt", place_ / "lora", "--to", "hf", place_ / "from_moved"};
   expect_one_line(run_program(convert), 64,
                   {"its frozen weights are those of ", "model.init_from=DIR of train, eval, generate and convert"});
-  said(plus(convert, {"--set", "model.init_from=" + (place_ / "moved")}));
+  const std::vector<std::string> moved{"--set", "model.init_from=" + (place_ / "moved")};
+  said(plus(convert, moved));
+  // A tokenizer that was named as the base's moved with it.
+  said(plus({"generate", "--ckpt", place_ / "named", "--prompt", "a", "--greedy", "--max-new-tokens", "1"}, moved));
   EXPECT_EQ(weights_of("from_moved"), weights_of("merged"));
   std::string changed = weights_of("moved");
   changed[changed.size() - 3] ^= 1;
@@ -376,12 +422,10 @@ TEST_F(FineTuning, GoesFromConversationsToAMergedFolder) {
   };
   refused({"--set", "model.init_from=" + (place_ / "other")}, {" has other values in ", "other now"});
   refused({"--set", "batch.micro=2"}, {"--set batch.micro=2: convert takes model.init_from=DIR alone"});
-  expect_one_line(run_program({"convert", "--from", "ckpt", place_ / "full", "--to", "hf", place_ / "refused", "--set",
-                               "model.init_from=" + (place_ / "moved")}),
-                  64, {"has all weights, so that it has no effect"});
-  expect_one_line(run_program({"convert", "--from", "ckpt", place_ / "lora", "--to", "peft", place_ / "refused", "--set",
-                               "model.init_from=" + (place_ / "moved")}),
-                  64, {"only --from ckpt --to hf reads a checkpoint's base"});
+  expect_one_line(run_program(plus({"convert", "--from", "ckpt", place_ / "full", "--to", "hf", place_ / "refused"}, moved)), 64,
+                  {"has all weights, so that it has no effect"});
+  expect_one_line(run_program(plus({"convert", "--from", "ckpt", place_ / "lora", "--to", "peft", place_ / "refused"}, moved)), 64,
+                  {"only --from ckpt --to hf reads a checkpoint's base"});
   std::filesystem::rename(place_ / "moved", place_ / "base");
   // Its checkpoint holds the adapters and their states alone, and finds the rest.
   EXPECT_NEAR(loss_of({"--ckpt", place_ / "lora"}), merged, 1e-5 * merged);

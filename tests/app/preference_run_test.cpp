@@ -124,7 +124,10 @@ TEST_F(PreferenceRuns, PairsAreReadAsTextsAndAsMessages) {
   EXPECT_EQ(texts.find("tokens")->as_integer(), kNumPairs * (70 + 2));
   EXPECT_EQ(texts.find("counted_tokens")->as_integer(), kNumPairs * (50 + 2));
 
-  std::vector<nlohmann::json> with_prompt = answer_pairs(), without = with_prompt;
+  std::vector<nlohmann::json> with_prompt = answer_pairs(), without = with_prompt, equal = with_prompt;
+  equal[0]["rejected"] = equal[0]["chosen"];
+  write_file(place_ / "equal.jsonl", lines_of(equal));
+  expect_parts(prepare("equal", {}), {"warning: chosen and rejected are equal in 1 pair, "});
   for (nlohmann::json& row : with_prompt) {
     for (const char* key : {"chosen", "rejected"}) row[key] = nlohmann::json::array({turn_of("assistant", row[key])});
     row["prompt"] = nlohmann::json::array({turn_of("user", row["prompt"])});
@@ -147,6 +150,10 @@ TEST_F(PreferenceRuns, PairsAreReadAsTextsAndAsMessages) {
 TEST_F(PreferenceRuns, BeginAtLn2AndAreTheSameInEveryLayout) {
   const std::vector<JsonValue> one = train("one");
   ASSERT_EQ(one.size(), 3U);
+  expect_parts(read_file(place_ / "one/run.log"), {fmt::format(" per pair, accuracy {:.4f}, margin {:.4f}",
+                                                               number_of(one[2], "accuracy"), number_of(one[2], "margin"))});
+  expect_parts(succeeded(run_program({"eval", "--ckpt", place_ / "one", "--data", place_ / "pairs"})).err,
+               {"warning: " + (place_ / "pairs") + ": has pairs of answers, and the loss is the mean of chosen and rejected ones"});
   expect_no_reward_yet(one);
   EXPECT_EQ(read_file(reference_file("one")).size(), 32U + 8 * kNumPairs);
   for (const JsonValue& record : one) {
@@ -329,7 +336,7 @@ TEST_F(PreferenceRuns, AreEvaluatedAsTheyAreTrained) {
   EXPECT_EQ(reference_values("one", "/reference_valid.f32"), reference_values("one"));
   EXPECT_GT(number_of(records_of("one", "/eval.jsonl").back(), "valid_margin"), 0.05);
   const std::string said = read_file(place_ / "one/run.log");
-  EXPECT_NE(said.find(" per pair; validation loss 0.6931 -> "), std::string::npos) << said;
+  EXPECT_NE(said.find("; validation loss 0.6931 -> "), std::string::npos) << said;
   EXPECT_EQ(said.find("nats per token"), std::string::npos) << said;
   expect_same("dp_pp", train("dp_pp", plus(evaluated, {"parallel.data=2", "parallel.pipeline=2", "parallel.zero=zero2"})));
   expect_same("tp", train("tp", plus(evaluated, {"parallel.tensor=2"})));

@@ -259,8 +259,12 @@ class PackedRun : public TrainingRun {
 
 TEST_F(PackedRun, AnEpochTakesEveryTargetOnceAndTheStartSaysSo) {
   const std::int64_t packs = stats_.packs;
-  const std::vector<JsonValue> alone =
-      train(settings({"run.epochs=1", fmt::format("batch.global={}", packs), "batch.micro=1"}), "alone");
+  const std::vector<std::string> one_update = settings({"run.epochs=1", fmt::format("batch.global={}", packs), "batch.micro=1"});
+  expect_parts(
+      place_.train(plus(one_update, {"lr_schedule.type=cosine"})).err,
+      {fmt::format("run.epochs = 1: so often {0} packs are one update of batch.global = {0}, whose learning rate is 0", packs),
+       fmt::format("nothing would be learned; --set batch.global=1 --set batch.micro=1 makes {} updates; a smaller", packs)});
+  const std::vector<JsonValue> alone = train(plus(one_update, {"lr_schedule.type=constant"}), "alone");
   ASSERT_EQ(alone.size(), 1u);
   EXPECT_EQ(number(alone.front(), "loss_tokens"), static_cast<double>(stats_.targets));
   const std::string log = read_file(place_ / "alone/run.log");
@@ -277,6 +281,14 @@ TEST_F(PackedRun, AnEpochTakesEveryTargetOnceAndTheStartSaysSo) {
   const double norm = number(alone.front(), "grad_norm");
   EXPECT_NEAR(number(by_itself.front(), "grad_norm"), norm, 1e-5 * norm);
   EXPECT_EQ(number(by_itself.front(), "loss_tokens"), number(alone.front(), "loss_tokens"));
+}
+
+// A save takes longer than a step.
+TEST_F(PackedRun, EveryEpochIsSaved) {
+  train(settings({"run.epochs=8", fmt::format("batch.global={}", stats_.packs), "batch.micro=1", "checkpoint.every=epoch",
+                  "checkpoint.keep_last=0"}),
+        "epochs");
+  for (int epoch = 1; epoch <= 8; ++epoch) EXPECT_TRUE(is_there(place_ / fmt::format("epochs/ckpt/step-{:08}", epoch))) << epoch;
 }
 
 TEST_F(PackedRun, GoesOnInTheMiddleOfTheSecondEpochAsIfItHadNeverStopped) {

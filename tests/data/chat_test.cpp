@@ -322,6 +322,7 @@ TEST(Conversations, ErrorsNameLineAndKey) {
        "f:2:21: messages[1].role is \"assistent\"; did you mean \"assistant\"?"},
       {R"({"prompt": [{"role": "usr", "content": "a"}], "completion": []})", "prompt[0].role is \"usr\"; did you mean \"user\"?"},
       {R"({"messages": [{"role": null}]})", "f:1:24: messages[0].role is null where a string is expected"},
+      {R"([{"role": "user"}])", "f:1:2: messages[0] has no \"content\"; write a text, or \"\" for none"},
       {R"([{"role": "user", "content": null}])", "f:1:30: messages[0].content is null; write a text, or \"\" for none"},
       {R"([{"role": "a", "tool_calls": [{"function": {"arguments": "{"}}]}])",
        "f: messages[0].tool_calls[0].function.arguments:1:2: "},

@@ -175,6 +175,8 @@ TEST(Console, TheLossScaleAndWhatItCost) {
   m.loss_scale = 65536;
   const std::string line = step_line(m, 200);
   EXPECT_TRUE(line.ends_with("  mfu 50.0 %  loss scale 65536")) << line;
+  m.masked_flops_share = 0.25;
+  EXPECT_TRUE(step_line(m, 200).ends_with("  mfu_masked 12.5 %  loss scale 65536")) << step_line(m, 200);
   m.skipped = 17;
   EXPECT_TRUE(step_line(m, 200).ends_with("  loss scale 65536  skipped 17")) << step_line(m, 200);
 }

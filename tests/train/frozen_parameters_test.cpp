@@ -137,7 +137,8 @@ TEST(FrozenParameters, StagesAreBalancedByWhatTheyCompute) {
 
 TEST(FrozenParameters, PatternsThatMeanNothingAreRefused) {
   expect_parts(refusal({kLayers, only("q_proj")}),
-               {"train.only = \"q_proj\": is the whole name of no tensor", "model.layers.0.self_attn.q_proj.weight", "write .*"});
+               {"train.only = \"q_proj\": no tensor of the model has this name", "write \"(.*[.])?q_proj([.].*)?\" for 4 tensors"});
+  expect_parts(refusal({kLayers, only("layers.1")}), {"write \"(.*[.])?layers[.]1([.].*)?\" for 9 tensors"});
   expect_parts(refusal({kLayers, freeze("model.embed_token.weight")}), {"train.freeze", "model.embed_tokens.weight"});
   expect_parts(refusal({kLayers, freeze(".*")}), {"train.freeze", "freezes every tensor"});
   expect_parts(refusal({kLayers, only("(")}), {"train.only = \"(\": is no regular expression"});

@@ -336,6 +336,10 @@ TEST_F(StoredRuns, StepsThatWouldChangeNothingAreRefused) {
   EXPECT_TRUE(contains(on({"run.steps=8", linear, minimum}),
                        "decay_steps was 4 and is 8 from here on, as run.steps grew and it is not given: the learning rate of "
                        "step 7 was 0.0001 and is 0.0002125"));
+  train(settings("long", {"run.steps=8", linear, "checkpoint.keep_last=0"}));
+  for (int step = 5; step <= 8; ++step) std::filesystem::remove_all(folder_ / fmt::format("long/ckpt/step-{:08}", step));
+  EXPECT_TRUE(contains(train(settings("long", {"run.steps=6", linear})),
+                       "the learning rate decays until step 8, which an earlier start asked for; --set lr_schedule.decay_steps=6"));
   const std::string shorter = on({"run.steps=7", linear, minimum});
   EXPECT_FALSE(contains(shorter, "decay_steps")) << shorter;
   const JsonValue resolved = read_json_file(folder_ / "run/config.resolved.json");

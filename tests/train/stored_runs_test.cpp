@@ -227,8 +227,11 @@ TEST_F(StoredRuns, AnotherLossNeedsConsent) {
   const std::string documents = "data.reset_position_ids=true", index = "data.boundaries=index";
   train(settings("run", {documents, index}));
   for (const std::string other : {"loss.normalize=sequence", "loss.beta=0.2"})
-    expect_error<ConfigError>([&] { train(settings("run", {"run.steps=3", documents, index, other})); },
-                              {other.substr(0, other.find('=')) + " = ", "was trained with", "in checkpoint.allow"});
+    expect_error<ConfigError>(
+        [&] {
+          train(settings("run", {"run.steps=3", documents, index, other}));
+        },
+        {other.substr(0, other.find('=')) + " = ", "(was ", "in checkpoint.allow"});
 }
 
 // Consent is for what the saved tensors can be used with.
@@ -240,12 +243,23 @@ TEST_F(StoredRuns, OtherAdaptersAreRefusedWithConsent) {
   for (const std::string other : {"adapter.type=null", "adapter.r=4", "adapter.target_modules=[\"q_proj\"]",
                                   "adapter.exclude_modules=[\"q_proj\"]", "adapter.layers=[0]"})
     expect_error<ConfigError>([&] { on("3", {other}); },
-                              {other.substr(0, other.find('=')) + " = ", "the tensors in the checkpoint", "--to peft"});
+                              {other.substr(0, other.find('=')) + " = ", "another run.dir, or", "--to peft"});
+  expect_error<ConfigError>(
+      [&] {
+        on("3", {R"(adapter.target_modules=["model.layers.0.self_attn.q_proj","model.layers.0.self_attn.k_proj",
+                                            "v_proj","o_proj","gate_proj"])"});
+      },
+      {"adapter.target_modules = 5 names that end in gate_proj, k_proj, o_proj, q_proj, v_proj (was [\"all-linear\"]): the "
+       "checkpoint"});
   EXPECT_TRUE(contains(on("3", {"adapter.alpha=2"}), "adapter.alpha was 8.0 and is 2.0 from here on (checkpoint.allow)"));
   EXPECT_NO_THROW(on("4", {"adapter.alpha=2", "model.dropout=0.1", "checkpoint.allow=model"}));
   train(settings("full", {}));
-  expect_error<ConfigError>([&] { train(settings("full", {"run.steps=3", "adapter.type=lora"})); },
-                            {"adapter.type = \"lora\": the tensors in the checkpoint", "another run.dir with model.init_from = "});
+  expect_error<ConfigError>(
+      [&] {
+        train(settings("full", {"run.steps=3", "adapter.type=lora"}));
+      },
+      {"adapter.type = \"lora\" (was null)", "begin there, as tensors and states have that adapter.type",
+       "with model.init_from = "});
 }
 
 std::string id_in(const std::string& run) { return run_id_of(read_json_file(run + "/config.resolved.json")); }
@@ -328,7 +342,7 @@ TEST_F(StoredRuns, AMistakeIsSaidBeforeAFolderThatIsUsed) {
   const std::string saved = "run.dir=" + (folder_ / "saved"), wider = "model.hidden_size=12";
   refused({saved, wider, "data.train=" + (folder_ / "none")}, {"none"});
   refused({saved, wider, "batch.sequence=4096"}, {"batch.sequence = 4096", "positions"});
-  refused({saved, wider}, {"model.hidden_size = 12: ", "was trained with 8; "});
+  refused({saved, wider}, {"model.hidden_size = 12 (was 8): "});
   refused({}, {"of another run, whose optimizer.lr is 0.001, not 1.0; choose another run.dir, or --set run.overwrite=true"});
 }
 

@@ -17,6 +17,7 @@
 #include <vector>
 
 #include "core/check.h"
+#include "core/counted.h"
 #include "core/file_io.h"
 #include "core/foreign_folder.h"
 #include "core/json_reader.h"
@@ -144,13 +145,17 @@ FitsName compiled(std::string_view key, const std::string& pattern) {
   }
 }
 
+// A pattern without the signs of regular expressions is compared with names.
+std::string plain_of(std::string pattern) {
+  std::erase_if(pattern, [](char c) { return std::string_view("\\^$*+?()[]{}|").find(c) != std::string_view::npos; });
+  pattern.resize(std::min<std::size_t>(pattern.size(), 100));
+  while (pattern.starts_with('.')) pattern.erase(0, 1);
+  while (pattern.ends_with('.')) pattern.pop_back();
+  return pattern;
+}
+
 // The three names that a pattern probably meant, those that contain its letters first; of the blocks, the first one's.
-std::vector<std::string> nearest(const std::string& pattern, const std::vector<NamedTensor>& names) {
-  std::string plain = pattern;
-  std::erase_if(plain, [](char c) { return std::string_view("\\^$*+?()[]{}|").find(c) != std::string_view::npos; });
-  plain.resize(std::min<std::size_t>(plain.size(), 100));
-  while (plain.starts_with('.')) plain.erase(0, 1);
-  while (plain.ends_with('.')) plain.pop_back();
+std::vector<std::string> nearest(const std::string& plain, const std::vector<NamedTensor>& names) {
   std::vector<std::tuple<bool, std::size_t, std::string>> order;
   for (const auto& [name, tensor] : names) {
     const bool other_block = name.find_first_of("0123456789") != std::string::npos && name.find(".0.") == std::string::npos;
@@ -188,10 +193,24 @@ std::shared_ptr<const Tuning> resolve_tuning(const TrainConfig& config, const Mo
       matches = true;
       matched.insert(tensor);
     }
-    if (!matches)
-      throw ConfigError(fmt::format("{} = {}: is the whole name of no tensor of the model; the nearest are {} (write .* for what "
-                                    "may stand before or behind)",
-                                    key, in_quotes(pattern), fmt::join(nearest(pattern, names), ", ")));
+    if (matches) continue;
+    // Parts of names are what PEFT takes.
+    const std::string plain = plain_of(pattern), within = fmt::format(".{}.", plain);
+    const auto has_part = [&](const NamedTensor& name) {
+      return fmt::format(".{}.", name.first).find(within) != std::string::npos;
+    };
+    if (const std::int64_t count = plain.empty() ? 0 : std::ranges::count_if(names, has_part); count > 0) {
+      std::string dots;
+      for (const char c : plain) dots += c == '.' ? "[.]" : std::string(1, c);
+      throw ConfigError(
+          fmt::format("{} = {}: no tensor of the model has this name, which would have to be the whole; write "
+                      "\"(.*[.])?{}([.].*)?\" for {} whose names it is a part of",
+                      key, in_quotes(pattern), dots, counted(count, "tensor")));
+    }
+    throw ConfigError(
+        fmt::format("{} = {}: no tensor of the model has this name, which would have to be the whole; the nearest are "
+                    "{} (write .* for what may stand before or behind)",
+                    key, in_quotes(pattern), fmt::join(nearest(plain, names), ", ")));
   }
   for (const auto& [name, tensor] : names)
     if (matched.contains(tensor) != only) tuning.frozen.insert(tensor);

@@ -279,6 +279,7 @@ TrainConfig unvalidated_config(const OptionValues& values) {
   TrainConfig config;
   config.replaced = values.replaced();
   visit_members(config, [&](std::string_view path, auto& member) { read(values.at(path).value, member); });
+  config.eval.every_origin = values.at("eval.every").origin;
   config.checkpoint.every_was_given = values.at("checkpoint.every").origin != OptionValue().origin;
   ModelSource& model = config.model;
   model.keys = values.model_keys();

@@ -199,6 +199,7 @@ struct StepInterval {
 
 struct EvalConfig {
   StepInterval every;
+  std::string every_origin;  // no key: who says so, "c.json:12" or another system's flag
   std::int64_t steps = 0;
   std::vector<JsonValue> samples;       // prompts: texts and conversations
   std::vector<std::string> sample_ids;  // token ids as "5 17 2"

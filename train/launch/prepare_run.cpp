@@ -258,6 +258,21 @@ std::vector<std::string> warnings_of(const TrainConfig& config) {
   return warnings;
 }
 
+// The one update of a run is the last of its schedule, whose learning rate is 0 as a rule.
+void refuse_one_update(const RunInputs& inputs) {
+  const TrainConfig& config = inputs.plan.config;
+  if (!config.run.epochs || inputs.resume || lr_schedule_of(config).at(1) != 0) return;
+  const std::int64_t samples = samples_of(inputs.sources.train, config.batch.sequence), least = inputs.plan.grid.degrees().data;
+  const std::int64_t most = steps_of_epochs(*config.run.epochs, samples, least);
+  const std::string smaller =
+      most < 2 ? "" : fmt::format("--set batch.global={} --set batch.micro=1 makes {} updates; ", least, most);
+  throw ConfigError(fmt::format(
+      "run.epochs = {}: so often {} are one update of batch.global = {}, whose learning rate is 0, at which lr_schedule "
+      "ends: nothing would be learned; {}{}a larger run.epochs makes more",
+      *config.run.epochs, counted(samples, config.data.is_packed() ? "pack" : "sample"), config.batch.global, smaller,
+      config.data.is_packed() ? "a smaller --sequence of trident data pack makes more of them, and " : ""));
+}
+
 // Each rank to cores of its own.
 bool bound_by_launcher(const MachineFacts& machine) { return std::ssize(machine.cores.ids) < machine.core_share.cores; }
 
@@ -361,8 +376,8 @@ void open_data(RunInputs& inputs, bool looks, const ReadAt& read_at) {
   if (config.eval.every.ever()) {
     if (inputs.sources.valid.empty()) {
       throw ConfigError(
-          fmt::format("eval.every = {}: there is no validation data; set data.valid or data.split, or eval.every to 0",
-                      config.eval.every.epochs ? "\"epoch\"" : std::to_string(config.eval.every.steps)));
+          fmt::format("eval.every = {} ({}): there is no validation data; set data.valid or data.split, or eval.every to 0",
+                      config.eval.every.epochs ? "\"epoch\"" : std::to_string(config.eval.every.steps), config.eval.every_origin));
     }
     validation_sets(inputs);
   }
@@ -399,6 +414,7 @@ RunInputs prepare_run(const TrainConfig& config, const LaunchSite& place, const 
   }
   if (inputs.reference || (inputs.initial && config.reference == kAdapterOffReference)) check_reference(inputs);
   open_data(inputs, place.reads_all);
+  refuse_one_update(inputs);
   if (inputs.initial && place.reads_all)
     if (std::optional<std::string> warning = refuse_frozen_rows(config, tensors_to_begin_with(inputs.plan, *inputs.initial),
                                                                 *inputs.initial, inputs.sources.train))

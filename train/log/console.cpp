@@ -73,7 +73,8 @@ std::string step_line(const StepMetrics& m, std::int64_t total_steps) {
   std::string line = fmt::format("step {}/{}  loss {:.4f}{}  grad norm {:.3f}  lr {:.2e}  {} tokens/s  {:.1f} ms", m.step,
                                  total_steps, m.loss, beside_loss(m.token_accuracy, m.rewards), m.grad_norm, m.lr,
                                  with_commas(std::llround(m.tokens_per_s)), m.step_ms);
-  if (m.mfu) line += fmt::format("  mfu {:.1f} %", 100 * *m.mfu);
+  if (const std::optional<double> mfu = m.computed_mfu())
+    line += fmt::format("  {} {:.1f} %", m.masked_flops_share ? "mfu_masked" : "mfu", 100 * *mfu);
   if (m.loss_scale) line += fmt::format("  loss scale {:.0f}", *m.loss_scale);
   if (m.skipped > 0) line += fmt::format("  skipped {}", m.skipped);
   return line;

@@ -46,7 +46,7 @@ std::string to_json_line(const StepMetrics& m) {
                                    {"mfu", optional_number(m.mfu)},
                                    {"peak_bytes", m.peak_bytes},
                                    {"comm_bytes", json_by_name<Axis>(m.comm_bytes)}});
-  if (m.masked_flops_share) line.set("mfu_masked", m.mfu ? JsonValue(*m.mfu * *m.masked_flops_share) : JsonValue());
+  if (m.masked_flops_share) line.set("mfu_masked", optional_number(m.computed_mfu()));
   if (m.loss_tokens) line.set("loss_tokens", *m.loss_tokens);
   add(line, "", m.token_accuracy, m.rewards);
   return to_json_text(line);

@@ -1,9 +1,12 @@
 #include "train/run/adopt.h"
 
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <iterator>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -91,23 +94,46 @@ void add_boundaries(JsonValue& out, const DataConfig& data, const DataConfig& ot
 }
 
 constexpr std::string_view kBeginAnew =
-    "begin anew: --set run.overwrite=true sets aside what is there, another run.dir leaves it";
+    "name another run.dir, or set what is there aside by --set run.overwrite=true. To go on from it,";
 
-// `allowed`: the name in checkpoint.allow that consents.
-[[noreturn]] void refuse(const Difference& difference, std::string_view allowed, const Resume& resume) {
-  throw ConfigError(
-      fmt::format("{} = {}: the checkpoint {} was trained with {}; give that value, list {} in checkpoint.allow, or {}",
-                  difference.path, difference.a, resume.folder, difference.b, in_quotes(allowed), kBeginAnew));
+// A key of another value than the checkpoint's run had.
+struct OtherValue {
+  Difference difference;
+  std::string allowed;  // the name in checkpoint.allow that consents; "": nothing does
+};
+
+// A list of many names is shown by their ends.
+std::string shown_value(const std::string& json) {
+  constexpr std::size_t kMost = 4;
+  if (!json.starts_with('[')) return json;
+  const JsonValue value = parse_json(json, "a value");
+  const JsonValue::Array& names = value.items();
+  if (names.size() <= kMost || !names.front().is_string()) return json;
+  std::set<std::string> ends;
+  for (const JsonValue& name : names) ends.insert(name.as_string().substr(name.as_string().rfind('.') + 1));
+  return fmt::format("{} names that end in {}", names.size(), fmt::join(ends, ", "));
 }
 
-[[noreturn]] void refuse_adapters(const Difference& difference, bool had_adapters, const Resume& resume) {
+// All at once.
+[[noreturn]] void refuse(const std::vector<OtherValue>& others, bool had_adapters, const Resume& resume) {
+  std::string values, allowed, fixed;
+  for (const auto& [difference, consent] : others) {
+    values += fmt::format("{}{} = {} (was {})", values.empty() ? "" : ", ", difference.path, shown_value(difference.a),
+                          shown_value(difference.b));
+    std::string& names = consent.empty() ? fixed : allowed;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", consent.empty() ? difference.path : in_quotes(consent));
+  }
+  const bool are_adapters = fixed.starts_with("adapter") && had_adapters;
+  const std::string go_on =
+      fixed.empty()
+          ? fmt::format("list {} in checkpoint.allow", allowed)
+          : fmt::format("begin there, as tensors and states have that {}, with model.init_from = {}", fixed,
+                        are_adapters
+                            ? "the model that these adapters began with, or with them merged into it (trident convert --from "
+                              "ckpt --to peft, then --from peft BASE ADAPTER --to ckpt OUT)"
+                            : resume.folder);
   throw ConfigError(
-      fmt::format("{} = {}: the tensors in the checkpoint {} are those of {}; give that value, or begin in another run.dir with "
-                  "model.init_from = {}",
-                  difference.path, difference.a, resume.folder, difference.b,
-                  had_adapters ? "the model that these adapters began with, or with them merged into it (trident convert --from "
-                                 "ckpt --to peft, then --from peft BASE ADAPTER --to ckpt OUT)"
-                               : resume.folder));
+      fmt::format("{}: the checkpoint {} is of another run; {} give what was, or {}", values, resume.folder, kBeginAnew, go_on));
 }
 
 std::string found_text(const ManifestTensor* tensor) {
@@ -163,7 +189,12 @@ std::optional<Difference> difference_of_models(TrainConfig a, TrainConfig b) {
 
 // A length that nobody gave grows with run.steps. Step `next` is the first that is made by it.
 void note_decay_length(const TrainConfig& config, std::int64_t then, std::int64_t next, std::vector<std::string>& notes) {
-  const std::int64_t now = decay_length(config);
+  const std::int64_t now = decay_length(config), steps = config.run.steps;
+  if (now > steps && !config.lr_schedule.decay_steps && config.lr_schedule.type != LrScheduleType::kConstant)
+    notes.push_back(
+        fmt::format("the learning rate decays until step {}, which an earlier start asked for; --set "
+                    "lr_schedule.decay_steps={} lets it fall until step {}, where the run ends",
+                    now, steps, steps));
   if (now == then || config.lr_schedule.type == LrScheduleType::kConstant) return;
   const std::string change = fmt::format("lr_schedule.decay_steps was {} and is {} from here on", then, now);
   if (config.lr_schedule.decay_steps) return notes.push_back(change);
@@ -258,16 +289,17 @@ void adopt(TrainConfig& config, Resume& resume) {
                     then.data.tokenizer ? in_quotes(*then.data.tokenizer) : "null"));
     config.data.tokenizer = then.data.tokenizer;
   }
+  std::vector<OtherValue> others;
   if (const std::optional<Difference> difference = difference_of_models(config, then)) {
-    if (!allows(config, "model")) refuse(*difference, "model", resume);
-    check_tensors(tensors_of_hf(resolve_model(config)), without_adapters(resume.manifest.tensors), resume.folder,
-                  "checkpoint.resume", to_string(config.checkpoint.resume));
+    if (!allows(config, "model")) {
+      others.push_back({*difference, "model"});
+    } else {
+      check_tensors(tensors_of_hf(resolve_model(config)), without_adapters(resume.manifest.tensors), resume.folder,
+                    "checkpoint.resume", to_string(config.checkpoint.resume));
+    }
   }
-  if (config.optimizer.type != then.optimizer.type)
-    throw ConfigError(
-        fmt::format("optimizer.type = \"{}\": the states in the checkpoint {} are those of \"{}\"; give that value, or begin from "
-                    "its weights alone with model.init_from and another run.dir",
-                    to_string(config.optimizer.type), resume.folder, to_string(then.optimizer.type)));
+  if (const auto now = config.optimizer.type, before = then.optimizer.type; now != before)
+    others.push_back({{"optimizer.type", in_quotes(to_string(now)), in_quotes(to_string(before))}, ""});
   JsonValue now = compared_of(config), before = compared_of(then);
   add_boundaries(now, config.data, then.data, resume);
   add_boundaries(before, then.data, config.data, resume);
@@ -276,12 +308,15 @@ void adopt(TrainConfig& config, Resume& resume) {
     const auto difference = first_difference(value, earlier == nullptr ? JsonValue() : *earlier, path);
     if (!difference) continue;
     // No consent makes the tensors of the checkpoint's adapters others; these two only scale them.
-    if (path.starts_with("adapter.") && path != "adapter.alpha" && path != "adapter.rslora")
-      refuse_adapters(*difference, then.adapter.type.has_value(), resume);
-    if (!allows(config, difference->path)) refuse(*difference, difference->path, resume);
+    const bool is_fixed = path.starts_with("adapter.") && path != "adapter.alpha" && path != "adapter.rslora";
+    if (is_fixed || !allows(config, difference->path)) {
+      others.push_back({*difference, is_fixed ? "" : difference->path});
+      continue;
+    }
     resume.changes.push_back(
         fmt::format("{} was {} and is {} from here on (checkpoint.allow)", difference->path, difference->b, difference->a));
   }
+  if (!others.empty()) refuse(others, then.adapter.type.has_value(), resume);
   validate(config);
   note_rates(config, then, resume.manifest.state.updates + 1, resume.changes);
 }
@@ -345,10 +380,10 @@ void check_resumed_data(const TrainConfig& config, const std::vector<DataFacts>&
     const auto path = [](const WeightedPath& source) { return source.path; };
     const bool is_same = std::ranges::equal(config.data.train, config_of(resume).config.data.train, {}, path, path);
     throw ConfigError(
-        fmt::format("data.train: {} the checkpoint {} was trained with: now {}, then {}; {}, list \"data.train\" in "
-                    "checkpoint.allow to go on with these, or {}",
+        fmt::format("data.train: {} the checkpoint {} was trained with: now {}, then {}; {} {}, or list \"data.train\" in "
+                    "checkpoint.allow",
                     is_same ? "the files are others by now than those" : "other data than", resume.folder, difference->a,
-                    difference->b, is_same ? "put the earlier ones back" : "name those", kBeginAnew));
+                    difference->b, kBeginAnew, is_same ? "put the earlier ones back" : "name those"));
   }
 }
 

@@ -66,10 +66,12 @@ std::string place_of(const std::string& path, const WeightsSource& source, bool 
   return path;
 }
 
-// A word without a slash is a name.
+// A word without a slash is a name. The tokenizer of a base that was moved moved with it.
 std::string place_of_tokenizer(const std::string& configured, const WeightsSource& source) {
   if (source.hf != nullptr || source.folder.empty() || configured.find('/') == std::string::npos) return configured;
-  return place_of(configured, source, is_there);
+  const std::string place = place_of(configured, source, is_there);
+  if (is_there(place) || source.base == nullptr || begun_with(source.manifest) != hub_snapshot(configured)) return place;
+  return hf_files_of(*source.base).value_or(place);
 }
 
 bool has_record(const std::string& prefix) { return is_there(record_path(prefix)); }
@@ -178,6 +180,11 @@ ModelTokenizer tokenizer_among_files(const WeightsSource& source, bool takes_tha
   if (!folder) folder = hf_files_of(source);
   if (!folder || !has_tokenizer_files(*folder)) {
     std::optional<DataTokenizer> made_by = tokenizer_of_data(source);
+    if (!made_by && folder)
+      return {nullptr,
+              Error(ExitCode::kConfig, fmt::format("{} has none: no tokenizer.json, tokenizer.model, tekken.json, ranks in "
+                                                   "*.tiktoken, nor vocab.json with merges.txt",
+                                                   *folder))};
     if (!made_by) return {};
     if (made_by->tokenizer != nullptr && takes_that_of_data) return {std::move(made_by->tokenizer)};
     return {nullptr, Error(ExitCode::kConfig, made_with(*made_by))};
@@ -208,8 +215,16 @@ std::optional<std::string> why_other(const Tokenizer& used, bool is_named, const
 ModelTokenizer find_tokenizer(const std::optional<std::string>& named, const DataConfig& configured, const WeightsSource& source,
                               std::string_view key) {
   const std::optional<std::string>& in_config = configured.tokenizer;
+  const auto of_config = [&] {
+    try {
+      return load_tokenizer(place_of_tokenizer(*in_config, source), "data.tokenizer");
+    } catch (const Error& error) {
+      if (!key.starts_with("--")) throw;  // of a command without the flag
+      throw Error(error.code(), fmt::format("{}; or name it in --tokenizer, if it was moved", error.what()));
+    }
+  };
   ModelTokenizer found = named       ? ModelTokenizer{load_tokenizer(*named, "--tokenizer")}
-                         : in_config ? ModelTokenizer{load_tokenizer(place_of_tokenizer(*in_config, source), "data.tokenizer")}
+                         : in_config ? ModelTokenizer{of_config()}
                                      : tokenizer_among_files(source, configured.tokenizer_was_auto, key);
   if (found.tokenizer != nullptr) found.other = why_other(*found.tokenizer, named.has_value(), source);
   return found;

@@ -291,7 +291,7 @@ void RankLoop::one_step() {
     first_update_at_ = after;
     summary_.first_loss = first_loss_.value_or(result.loss);
   }
-  summary_.last_loss = result.loss;
+  summary_.last_loss = result.loss, summary_.last_rewards = result.rewards;
   const bool ends = summary_.out_of_time || stop_signal_ != 0;
   if (is_logged(updates()) || ends) log(result, seconds);
   if (!is_logged(updates())) sink_.progress(metrics_of(result, seconds));

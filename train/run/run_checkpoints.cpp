@@ -214,6 +214,7 @@ void RunCheckpoints::say_page_locked(std::int64_t bytes, const Say& say) const {
 }
 
 void RunCheckpoints::save(const TrainingState& state, const Say& say) {
+  if (plan_.config.checkpoint.every.on_the_way().epochs) finish(say);  // few saves, each of which somebody wants
   if (stage_ != Stage::kNone) {
     if (rank_ == 0) say(fmt::format("no checkpoint of step {}: that of step {} is still being written", state.updates, state_.updates));
     return;

@@ -60,7 +60,8 @@ class RunCheckpoints {
     return saves_on_the_way() && at_interval && updates != started_step_;
   }
 
-  // Collective, between steps. Begins to save; while another save is in progress this one is left out, which is said.
+  // Collective, between steps. Begins to save. While another save is in progress one of an epoch waits for it, and another is left
+  // out, which is said.
   void save(const TrainingState& state, const Say& say);
   // Whether this rank has something to do that a step boundary need not wait for.
   bool busy() const { return writer_ != nullptr && writer_->busy(); }

@@ -34,6 +34,10 @@ std::string loss_text(double first, double last, bool of_pairs) {
   return fmt::format("{:.4f} -> {:.4f} {}", first, last, unit_of_loss(of_pairs));
 }
 
+std::string rewards_text(const PairRewards& rewards) {
+  return fmt::format(", accuracy {:.4f}, margin {:.4f}", rewards.accuracy, rewards.margin());
+}
+
 // The ranks that send and hold the most.
 ZeroCost largest_cost(const RunPlan& plan, const ZeroPolicy& policy) {
   ZeroCost largest;
@@ -96,7 +100,7 @@ std::string valid_text(const ValidLoss* before, const ValidLoss& last) {
     return (before == nullptr ? "" : fmt::format("{:.{}f} -> ", from, digits)) + fmt::format("{:.{}f}", to, digits);
   };
   const std::string text = fmt::format("{} {}", arrow(first.loss, last.loss, 4), unit_of_loss(last.rewards.has_value()));
-  if (last.rewards) return text + fmt::format(", accuracy {:.4f}, margin {:.4f}", last.rewards->accuracy, last.rewards->margin());
+  if (last.rewards) return text + rewards_text(*last.rewards);
   return text + fmt::format(", perplexity {}", arrow(first.perplexity(), last.perplexity(), 2)) +
          (first.bits_per_byte && last.bits_per_byte
               ? fmt::format(", {} bits per byte", arrow(*first.bits_per_byte, *last.bits_per_byte, 3))
@@ -357,6 +361,7 @@ std::vector<std::string> result_lines(const RunPlan& plan, const RunSummary& sum
                                     went_on ? fmt::format(", the last {}", with_commas(summary.tokens)) : "",
                                     clock_text(summary.seconds),
                                     loss_text(summary.first_loss, summary.last_loss, config.loss.is_dpo()));
+  if (summary.last_rewards) reached += rewards_text(*summary.last_rewards);
   if (summary.last_valid) reached += "; validation loss " + valid_text(summary);
   std::string where = fmt::format("files: {}", config.run.dir);
   if (!summary.files.empty()) where += fmt::format(" ({})", fmt::join(summary.files, ", "));

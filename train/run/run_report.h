@@ -20,6 +20,7 @@ namespace trident {
 struct RunSummary {
   double first_loss = 0, last_loss = 0;  // nats per token, training: of the run's first step, as far as logs go back, and the last
   std::optional<EvalMetrics> first_valid, last_valid;  // of the run, as far as logs go back, and of this start
+  std::optional<PairRewards> last_rewards;             // of the last step
   std::vector<std::string> files;                      // in run.dir, to be looked at
   std::int64_t updates = 0, tokens = 0;  // of this start
   std::int64_t skipped = 0, step = 0, run_tokens = 0;  // of the run
