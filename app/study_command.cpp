@@ -83,7 +83,8 @@ void study_command(const Arguments& arguments, const CommandContext& context) {
   StudyFlags flags;
   add_config_flags(app, flags.config);
   app.add_option("--vary", flags.vary,
-                 "KEY=A|B|C or KEY=A..B (doubling), as often as wanted: gpus=64..4096, zero=zero1|zero3, micro=1|2|4, or any key")
+                 "'KEY=A|B|C', quoted for a shell, or KEY=A..B (doubling), as often as wanted: gpus=64..4096, 'zero=zero1|zero3', "
+                 "or any key")
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false);

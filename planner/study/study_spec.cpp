@@ -51,7 +51,8 @@ std::string taken(const std::string& key, const std::string& value, std::string_
   if (counts_ranks(key)) {
     const auto number = whole_number(value);
     if (!number || *number < 1 || *number > kMostGpus)
-      throw ConfigError(fmt::format("{}: {} = {}: must be a whole number from 1 to {}", where, key, in_quotes(value), kMostGpus));
+      throw ConfigError(fmt::format("{}: {} = {}: must be a whole number from 1 to {}; several are 8..64, which doubles, or "
+                                    "'8|12|64'", where, key, in_quotes(value), kMostGpus));
     return fmt::format("{}", *number);
   }
   try {
@@ -137,7 +138,8 @@ std::vector<std::string> split_varied(std::string_view text) {
 VariedKey parse_varied(std::string_view text, std::string_view where) {
   const auto equals = text.find('=');
   if (equals == std::string_view::npos || equals == 0)
-    throw ConfigError(fmt::format("{} {}: must be KEY=VALUES, such as gpus=64..4096 or zero=zero1|zero3", where, in_quotes(text)));
+    throw ConfigError(fmt::format("{} {}: must be KEY=VALUES, such as gpus=64..4096 or 'zero=zero1|zero3'", where,
+                                  in_quotes(text)));
   VariedKey varied{varied_path(text.substr(0, equals), where), {}};
   std::string_view rest = text.substr(equals + 1);
   while (true) {
@@ -171,7 +173,7 @@ TrainConfig config_of_arm(const StudySpec& spec, std::size_t arm) {
 
 void check_spec(const StudySpec& spec) {
   if (spec.varied.empty() && spec.arms.size() == 1)
-    throw ConfigError("trident study: nothing varies; add --vary gpus=8..64, --vary zero=zero1|zero3 or another key");
+    throw ConfigError("trident study: nothing varies; add --vary gpus=8..64, --vary 'zero=zero1|zero3' or another key");
   if (spec.varies(kReplicasKey) && (spec.varies(kGpusKey) || spec.gpus > 0))
     throw ConfigError(
         "parallel.data and gpus both vary or are given: replicas and GPUs follow from each other; leave one of them out");

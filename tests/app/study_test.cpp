@@ -201,7 +201,8 @@ TEST(Study, RefusesWhatItCannotCompare) {
     words.insert(words.begin(), "study");
     expect_one_line(run_program(words), 64, parts);
   };
-  refused({"--config", config}, {"nothing varies", "--vary gpus=8..64"});
+  refused({"--config", config}, {"nothing varies", "--vary gpus=8..64", "'zero=zero1|zero3'"});
+  refused({"--config", config, "--vary", "gpus=16-128"}, {"gpus = \"16-128\": must be a whole number", "8..64, which doubles"});
   refused({"--config", config, "--vary", "zeroo=zero1"}, {"--vary", "zeroo", "did you mean zero?"});
   refused({"--config", config, "--vary", "model.foo=1"}, {"--vary", "model.foo", "llama"});
   refused({"--config", config, "--vary", "dp=1|2", "--gpus", "8", "--cluster", "h100_sxm_ndr"}, {"parallel.data", "gpus"});
