@@ -64,10 +64,8 @@ void calibrate_this_machine(CalibrateOptions options, const CommandContext& cont
 void bench_command(const Arguments& arguments, const CommandContext& context) {
   CLI::App app(
       "Measure what this machine reaches (products, copies, collectives), and where the time of one training step goes, beside the "
-      "least that "
-      "the same work could take here. One rank, random tokens, whatever layout the configuration has; no data is read. Under "
-      "mpirun also "
-      "the rates of collectives between the processes.",
+      "least that the same work could take here. One rank, random tokens, whatever layout the configuration has; no data is read. "
+      "Under mpirun also the rates of collectives between the processes.",
       "trident bench");
   ConfigFlags flags;
   std::string device;

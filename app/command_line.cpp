@@ -71,6 +71,8 @@ std::string flag_of_word(const CLI::App& app, const std::string& word) {
   if (takes("--from") && is_hf) return fmt::format("say --from hf {}", for_shell(word));
   if (takes("--ckpt") && takes("--hf") && is_adapter) return fmt::format("say --hf BASE --adapter {}", for_shell(word));
   if (takes("--ckpt") && takes("--hf") && is_hf) return fmt::format("say --hf {}", for_shell(word));
+  if (takes("--messages") && takes("--tools")) return fmt::format("say --messages {}", for_shell(word));
+  if (takes("--pieces") && takes("--tokenizer")) return "name the tokenizer in --tokenizer, and one file";
   if (takes("--from")) return fmt::format("say --from ckpt {0} or --from hf {0}", for_shell(word));
   if (takes("--ckpt") && takes("--hf")) return fmt::format("say --ckpt {}", for_shell(word));
   if (app.get_option_no_throw("--chat") != nullptr && takes("--prompt") && !takes("--chat"))
@@ -112,7 +114,12 @@ constexpr OtherFlag kOtherFlags[] = {
      "file"},
     {"--greedy", "do_sample", "leave it out: tokens are drawn, unless --greedy is given"},
     {"--greedy", "num_beams beam_size", "leave it out, there is no such thing here: --greedy takes the likeliest token"},
-    {"-n", "num_samples num_return_sequences", "say -n {0}"},
+    {"--greedy", "min_p typical_p presence_penalty frequency_penalty mirostat",
+     "leave it out, there is no such thing here: --top-k, --top-p and --repetition-penalty shape what is drawn"},
+    {"--repetition-penalty", "repeat_penalty", "say --repetition-penalty {0}"},
+    {"--messages", "system system_prompt",
+     "put it into the file of --messages: [{{\"role\": \"system\", \"content\": \"...\"}}, ...]"},
+    {"-n", "n num_samples num_return_sequences", "say -n {0}"},
     {"--batch", "batch_size", "say --batch {0}"},
     {"--choices", "tasks task num_fewshot",
      "no task is downloaded; put its questions into a file, and say --choices FILE (lines "

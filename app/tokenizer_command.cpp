@@ -2,9 +2,11 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <ostream>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "core/clock.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
+#include "core/number_text.h"
 #include "core/printable.h"
 #include "core/shell_word.h"
 #include "core/utf8.h"
@@ -196,8 +199,15 @@ void tokenizer_diff_command(const Arguments& arguments, const CommandContext& co
     of_b->encode(text, &b_ids);
     ++texts;
     if (a_ids == b_ids) return true;
-    context.out << fmt::format("different: {}\n  A  {}\n  B  {}\n", in_quotes(text, 200), fmt::join(a_ids, " "),
-                               fmt::join(b_ids, " "));
+    const auto first = static_cast<std::size_t>(std::ranges::mismatch(a_ids, b_ids).in1 - a_ids.begin());
+    const auto line = [&](char name, const Tokenizer& tokenizer, std::span<const std::int32_t> ids) {
+      constexpr std::size_t kShown = 8;
+      const std::span rest = ids.subspan(first);
+      return fmt::format("  {} ({} tokens)  {}{}\n", name, with_commas(tokenizer.vocab_size()),
+                         fmt::join(rest.first(std::min(rest.size(), kShown)), " "), rest.size() > kShown ? " ..." : "");
+    };
+    context.out << fmt::format("different: {}\nfrom its token {} on:\n", in_quotes(text, 200), first + 1)
+                << line('A', *a, a_ids) << line('B', *b, b_ids);
     differs = true;
     return false;
   });

@@ -130,7 +130,7 @@ void train_command(const Arguments& arguments, const CommandContext& context) {
   std::vector<std::string> imports;
   add_config_flags(app, flags);
   app.add_option("--import", imports, "another system's file or command, over what --config says: see trident import")
-      ->type_name("FILE ...");
+      ->type_name("FILE");
   app.add_flag("--print-config{json}", print_config,
                "print the resolved configuration and end; =origins: with where each value comes from");
   const auto everything = [&context] {

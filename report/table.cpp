@@ -59,6 +59,22 @@ std::string to_text(const Table& table) {
   return text;
 }
 
+std::string to_text(const Table& table, std::size_t columns) {
+  std::string text = to_text(table);
+  std::size_t longest = 0;
+  for (std::size_t begin = 0, end; (end = text.find('\n', begin)) != text.npos; begin = end + 1)
+    longest = std::max(longest, end - begin);
+  if (longest <= columns) return text;
+  text.clear();
+  for (const std::vector<std::string>& row : table.rows) {
+    Table block{"", {{"", true}, {"", true}}, {}, 2};
+    for (std::size_t c = 1; c < row.size(); ++c)
+      if (!row[c].empty()) block.rows.push_back({table.columns[c].title, row[c]});
+    text += row.front() + '\n' + to_text(block);
+  }
+  return text;
+}
+
 std::string to_csv(const JsonValue::Array& rows) {
   CsvColumns columns;
   for (const JsonValue& row : rows) columns.note(row);

@@ -28,6 +28,8 @@ struct Table {
 
 // A line of titles where there are any, and one for each row; the table's own title is for pages.
 std::string to_text(const Table& table);
+// Where a line would be longer than `columns`: each row's first cell, and below it a line for each other column.
+std::string to_text(const Table& table, std::size_t columns);
 
 // A first line of names, in the order in which rows have them, and a line for each row, which is an object: members of objects
 // within it are joined by '_', what a row lacks and null are empty. RFC 4180.

@@ -69,7 +69,7 @@ for ((round = 1; round <= repeats; ++round)); do
   train saved run.steps=2 checkpoint.every=1000
   checkpoint=$(ls -d "$scratch"/saved/ckpt/step-*)
   bytes=$(du -sb --apparent-size "$checkpoint" | cut -f1)
-  written=$(sed -n 's/^checkpoint of step 2: \([0-9.]*\) s.*/\1/p' "$scratch/saved.log")
+  written=$(sed -n 's/^checkpoint of step 2: written within \([0-9.]*\) s.*/\1/p' "$scratch/saved.log")
   if ((round == 1)); then  # the same bytes, in files a multiple of direct I/O's blocks
     find "$checkpoint" -name '*.safetensors' | while read -r file; do
       cp "$file" "$memory/$(echo "${file#"$checkpoint"/}" | tr / _)"

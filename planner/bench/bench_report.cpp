@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdint>
 
 #include "core/at.h"
+#include "core/counted.h"
 
 namespace trident {
 namespace {
@@ -24,15 +26,28 @@ std::array<KindSum, kNumWorkKinds> sums_by_kind(const BenchReport& report) {
   return sums;
 }
 
-KindSum total(const std::array<KindSum, kNumWorkKinds>& sums) {
-  KindSum all;
-  for (const KindSum& sum : sums) all.seconds += sum.seconds, all.floor += sum.floor;
-  return all;
+double total_seconds(const std::array<KindSum, kNumWorkKinds>& sums) {
+  double seconds = 0;
+  for (const KindSum& sum : sums) seconds += sum.seconds;
+  return seconds;
 }
 
 std::vector<Work> slowest_first(std::vector<Work> work) {
   std::ranges::stable_sort(work, std::ranges::greater{}, &Work::seconds);
   return work;
+}
+
+// Rows of the work that takes a fiftieth of the step and more, and a line for all others.
+template <class RowText>
+std::string slowest_text(const std::vector<Work>& work, double step, RowText row) {
+  std::string text;
+  double left = 0;
+  std::int64_t others = 0;
+  for (const Work& one : slowest_first(work)) {
+    if (50 * one.seconds >= step) text += row(one);
+    else ++others, left += one.seconds;
+  }
+  return others == 0 ? text : text + fmt::format("  {}: {:.3f} ms; --json has each\n", counted(others, "other"), 1e3 * left);
 }
 
 std::string kind_line(std::string_view name, const KindSum& sum, double all) {
@@ -45,28 +60,26 @@ std::string_view transposed(const MatmulShape& s) {
   return a && b ? "a, b" : a ? "a" : b ? "b" : "-";
 }
 
-std::string products_text(const BenchReport& report) {
+std::string products_text(const BenchReport& report, double step) {
   if (report.products.empty()) return "";
   std::string text = fmt::format("\n  {:<18} {:>6} {:>6} {:>6} {:>9} {:>7} {:>10} {:>10} {:>8}\n", "product", "m", "n", "k",
                                  "transpose", "calls", "ms", "GFLOP/s", "of peak");
-  for (const Work& work : slowest_first(report.products)) {
+  return text + slowest_text(report.products, step, [&](const Work& work) {
     const auto& s = std::get<MatmulShape>(work.shape);
     const char* const added = s.accumulate == Accumulate::kYes ? ", added" : "";
     const double flops = work.flops / work.seconds;
-    text += fmt::format("  {:<18} {:>6} {:>6} {:>6} {:>9} {:>7} {:>10.3f} {:>10.1f} {:>6.1f} %\n",
-                        fmt::format("{} to {}{}", to_string(s.in), to_string(s.out), added), s.m, s.n, s.k, transposed(s),
-                        work.calls, 1e3 * work.seconds, 1e-9 * flops, 100 * flops / report.peak_flops);
-  }
-  return text;
+    return fmt::format("  {:<18} {:>6} {:>6} {:>6} {:>9} {:>7} {:>10.3f} {:>10.1f} {:>6.1f} %\n",
+                       fmt::format("{} to {}{}", to_string(s.in), to_string(s.out), added), s.m, s.n, s.k, transposed(s),
+                       work.calls, 1e3 * work.seconds, 1e-9 * flops, 100 * flops / report.peak_flops);
+  });
 }
 
 std::string rates_text(const CollectiveRates& way) {
   if (!way.skipped.empty()) return fmt::format("collectives of {}: SKIPPED: {}\n", way.way, way.skipped);
   std::string text = fmt::format("collectives of {} {}; {} reach {:.1f} GB/s\n", way.ranks, way.way, way.floor_of, 1e-9 * way.floor_rate);
   for (const CollectiveRate& rate : way.rates)
-    text += fmt::format("  {:<20} of {:.1f} MB: {:>9.3f} ms, {:.2f} GB/s of the operand, floor {:>9.3f} ms, {:>5.1f} % of the time\n", rate.operation,
-                        1e-6 * rate.bytes, 1e3 * rate.seconds, 1e-9 * rate.bytes / rate.seconds, 1e3 * way.floor_seconds(rate),
-                        100 * way.floor_seconds(rate) / rate.seconds);
+    text += fmt::format("  {:<20} of {:.1f} MB: {:>9.3f} ms, {:.2f} GB/s of the operand; copies of what it must move: {:.3f} ms\n", rate.operation,
+                        1e-6 * rate.bytes, 1e3 * rate.seconds, 1e-9 * rate.bytes / rate.seconds, 1e3 * way.floor_seconds(rate));
   return text;
 }
 
@@ -109,31 +122,31 @@ std::string to_text(const BenchReport& report) {
   for (const CollectiveRates& way : report.collectives) text += rates_text(way);
 
   const auto sums = sums_by_kind(report);
-  const KindSum all = total(sums);
+  const double all = total_seconds(sums);
   text += fmt::format(
       "\none step of {} tokens on one rank: {:.1f} ms, {:.0f} tokens/s; {:.1f} ms with every operation waited for, {:.1f} ms of "
-      "them in "
-      "operations\n",
+      "them in operations\n",
       report.tokens, 1e3 * report.step_seconds, static_cast<double>(report.tokens) / report.step_seconds,
-      1e3 * report.metered_seconds, 1e3 * all.seconds);
+      1e3 * report.metered_seconds, 1e3 * all);
   text += fmt::format(
-      "its floor is {:.1f} ms, {:.1f} GFLOP at the peak and the optimizer's {:.2f} GB at the copy's rate: {:.2f} x the floor\n",
+      "its floor is {:.1f} ms, {:.1f} GFLOP at the peak and the optimizer's {:.2f} GB at the copy's rate: {:.2f} x the floor\n"
+      "by kind of work, with the bytes of all operations:\n",
       1e3 * report.step_floor_seconds(), 1e-9 * report.step_flops, 1e-9 * report.optimizer_bytes(),
       report.step_seconds / report.step_floor_seconds());
   for (std::size_t k = 0; k < kNumWorkKinds; ++k)
-    if (sums[k].seconds > 0) text += kind_line(to_string(static_cast<WorkKind>(k)), sums[k], all.seconds);
-  if (all.seconds > 0) text += kind_line("all", all, all.seconds);
-
+    if (sums[k].seconds > 0) text += kind_line(to_string(static_cast<WorkKind>(k)), sums[k], all);
+  if (std::ranges::any_of(sums, [](const KindSum& sum) { return sum.seconds < sum.floor; }))
+    text += "  faster than its floor: its operands were in caches, those of the copy were not\n";
   text += fmt::format("  rows and heads of a block move {:.1f} times H elements per token\n", report.row_units);
   text += fmt::format("\n  {:<24} {:>7} {:>10} {:>10} {:>8} {:>10} {:>8}\n", "operation", "calls", "ms", "GB/s", "of copy",
                       "GFLOP/s", "of peak");
-  for (const Work& work : slowest_first(report.work)) {
+  text += slowest_text(report.work, all, [&](const Work& work) {
     const double bytes = work.bytes / work.seconds, flops = work.flops / work.seconds;
-    text += fmt::format("  {:<24} {:>7} {:>10.3f} {:>10.1f} {:>6.1f} %", work.operation, work.calls, 1e3 * work.seconds,
-                        1e-9 * bytes, 100 * bytes / report.copy_bytes);
-    text += work.flops > 0 ? fmt::format(" {:>10.1f} {:>6.1f} %\n", 1e-9 * flops, 100 * flops / report.peak_flops) : "\n";
-  }
-  return text + products_text(report);
+    return fmt::format("  {:<24} {:>7} {:>10.3f} {:>10.1f} {:>6.1f} %", work.operation, work.calls, 1e3 * work.seconds,
+                       1e-9 * bytes, 100 * bytes / report.copy_bytes) +
+           (work.flops > 0 ? fmt::format(" {:>10.1f} {:>6.1f} %\n", 1e-9 * flops, 100 * flops / report.peak_flops) : "\n");
+  });
+  return text + products_text(report, all);
 }
 
 JsonValue to_json(const BenchReport& report) {

@@ -214,10 +214,6 @@ std::string to_text(const SearchResult& result, int rank) {
                                  counted(static_cast<std::int64_t>(result.layouts), "layout"), result.fitting,
                                  result.tight > 0 ? fmt::format(" ({} so tightly that they come last)", result.tight) : "",
                                  result.timed) +
-                     (result.on_processors() ? ""
-                                             : fmt::format("CPU time of one layout: {:.3f} ms to bound it, {:.3f} ms to "
-                                                           "simulate it\n",
-                                                           1e3 * result.bound_seconds, 1e3 * result.simulation_seconds)) +
                      '\n';
   for (const std::string& line : caveats(result)) text += line + '\n';
   text += '\n' + to_text(short_table(result.best, 1));

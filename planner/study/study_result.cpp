@@ -53,10 +53,11 @@ bool same_line(const StudySpec& spec, const StudyPoint& a, const StudyPoint& b) 
   return true;
 }
 
-// Says what it is by itself: "zero3", not "2", "true" or "null".
+// Such a value says what it is by itself: "zero3", not "2", "true" or "none".
 bool is_word(const std::string& value) {
-  return value != "true" && value != "false" && value != "null" && !value.empty() &&
-         std::isalpha(static_cast<unsigned char>(value[0]));
+  constexpr std::string_view kSaidOfAnything[] = {"true", "false", "null", "none", "full", "auto", "selective"};
+  return !value.empty() && std::isalpha(static_cast<unsigned char>(value[0])) &&
+         std::ranges::find(kSaidOfAnything, value) == std::end(kSaidOfAnything);
 }
 
 // The part that makes most of `more` against `less`, per step of equal tokens: `scale` is what times of `less` are multiplied by.
@@ -108,7 +109,7 @@ std::string why_slower(const StudyResult& result, const StudyRow& slow, const St
   const double scale = static_cast<double>(slow.tokens) / static_cast<double>(fast.tokens);  // steps of equal work are compared
   const auto [part, seconds] = largest_difference(slow, fast, scale);
   const double all = slow.seconds - scale * fast.seconds;
-  std::string text = fmt::format("On {} {} takes {:.2f} times as long a token as {}: ", counted(slow.gpus, result.counted_as),
+  std::string text = fmt::format("On {} {} takes {:.2f} times as long per token as {}: ", counted(slow.gpus, result.counted_as),
                                  row_name(result.spec, slow.point), ratio(slow, fast), row_name(result.spec, fast.point));
   const auto [unit, of_second] = time_unit_of(result);
   text += seconds > all ? fmt::format("{:.3g} {} more a step are {}, all other parts together take {:.3g} {} less.",
@@ -267,8 +268,13 @@ void compare_rows(StudyResult& result) {
 
 namespace {
 
+// Whether the number of replicas may vary.
 bool varies_layout(const StudySpec& spec) {
-  const auto of_layout = [](std::string_view key) { return counts_ranks(key) || key.starts_with("parallel"); };
+  constexpr std::string_view kLayout[] = {"parallel", "parallel.data", "parallel.tensor", "parallel.pipeline"};
+  const auto of_layout = [&](std::string_view setting) {
+    const std::string_view key = setting.substr(0, setting.find('='));
+    return counts_ranks(key) || std::ranges::find(kLayout, key) != std::end(kLayout);
+  };
   return std::ranges::any_of(spec.varied, [&](const VariedKey& it) { return of_layout(it.key); }) ||
          std::ranges::any_of(spec.arms, [&](const StudyArm& arm) { return std::ranges::any_of(arm.settings, of_layout); });
 }

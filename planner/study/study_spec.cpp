@@ -145,7 +145,8 @@ std::vector<std::string> split_varied(std::string_view text) {
 VariedKey parse_varied(std::string_view text, std::string_view where) {
   const auto equals = text.find('=');
   if (equals == std::string_view::npos || equals == 0)
-    throw ConfigError(fmt::format("{} {}: must be KEY=VALUES, such as gpus=64..4096 or zero=zero1|zero3", where, in_quotes(text)));
+    throw ConfigError(fmt::format("{} {}: must be KEY=VALUES, such as gpus=64..4096 or 'zero=zero1|zero3'", where,
+                                  in_quotes(text)));
   VariedKey varied{varied_path(text.substr(0, equals), where), {}};
   std::string_view rest = text.substr(equals + 1);
   while (true) {

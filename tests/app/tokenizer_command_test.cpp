@@ -103,7 +103,7 @@ TEST_F(TokenizerCommand, ItsStepsAreShownAndTwoCompared) {
   EXPECT_EQ(output({"tokenizer", "diff", "gpt2", "gpt2"}), "the same: both do the same to every text\n");
   const Result result = run({"tokenizer", "diff", "gpt2", "cl100k"});
   EXPECT_EQ(result.code, 1);
-  expect_parts(result.out, {"different: \"", "\n  A  ", "\n  B  "});
+  expect_parts(result.out, {"different: \"", "\nfrom its token 1 on:\n", "\n  A (", " tokens)  ", "\n  B ("});
   expect_parts(result.err, {"gpt2 and cl100k differ"});
 }
 

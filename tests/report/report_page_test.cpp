@@ -147,6 +147,9 @@ TEST(Table, TextIsAlignedAndShortRowsEndInWords) {
             "  a             1.5\n"
             "  longer  cannot be: <why>, so long\n"
             "  b       12345.678  remark\n");
+  EXPECT_EQ(to_text(table, 35), to_text(table));
+  EXPECT_EQ(to_text(table, 34),
+            "a\n  seconds  1.5\nlonger\n  seconds  cannot be: <why>, so long\nb\n  seconds  12345.678\n           remark\n");
   const std::string html = to_html({"t", "", {{"s", {table}}}});
   EXPECT_NE(html.find("<th>name</th><th class=\"n\">seconds</th><th></th>"), html.npos);
   EXPECT_NE(html.find("<td>longer</td><td colspan=\"2\">cannot be: &lt;why&gt;, so long</td></tr>"), html.npos);

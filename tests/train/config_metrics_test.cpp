@@ -212,7 +212,7 @@ TEST(Console, ATerminalsRowsAreCutAndNotFolded) {
   Console console(out, ConsoleMode::kTerminal, 20000, 0);
   console.eval({10000, {10.0, 1.5}, {}});
   const std::string row = out.str().substr(0, out.str().find('\n'));
-  EXPECT_TRUE(row.ends_with("] step 10000/20000  valid loss 10.0000  perplexity 22026.47")) << row;
+  EXPECT_TRUE(row.ends_with("] step 10000/20000  valid loss 10.0000  perplexity 22026")) << row;
   console.eval({5, {10.0, 1.5}, {}});
   EXPECT_NE(out.str().find("] step     5/20000  valid loss 10.0000"), std::string::npos) << "the columns begin below each other";
 }

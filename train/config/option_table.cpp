@@ -82,8 +82,7 @@ std::vector<Option> run_options() {
 
 std::vector<Option> model_options() {
   return {
-      {.path = "model.preset", .takes = kNull | kString, .fallback = "null", .doc = "A model by name, such as gpt2-124m or llama-60m, or as published (gpt2-medium, meta-llama/Llama-3.1-8B); "
-              "trident help model.preset lists them."},
+      {.path = "model.preset", .takes = kNull | kString, .fallback = "null", .doc = "A model by name, such as gpt2-124m or llama-60m, or as published (gpt2-medium, meta-llama/Llama-3.1-8B)."},
       {.path = "model.hf_config", .takes = kNull | kString, .fallback = "null", .doc = "Path of a Hugging Face config.json, or of the folder that has it."},
       {.path = "model.init_from", .takes = kNull | kString, .fallback = "null", .doc = "Weights that training begins with, at step 1 and with a fresh optimizer: a checkpoint, a folder of them (the newest), or a Hugging Face folder (config.json and safetensors). Its model is the run's unless this section names one. Tokens of the data that the folder lacks get rows (docs/finetuning.md). A run that has checkpoints of its own goes on from those.",
        .aka = {"pretrained"}},

@@ -82,8 +82,10 @@ std::string step_line(const StepMetrics& m, std::int64_t total_steps) {
 
 std::vector<std::string> eval_lines(const EvalMetrics& m, std::int64_t total_steps) {
   const auto numbers = [](const ValidLoss& valid) {
-    const std::string text = fmt::format("loss {:.4f}{}{}", valid.loss, beside_loss(valid.token_accuracy, valid.rewards),
-                                         valid.rewards ? "" : fmt::format("  perplexity {:.2f}", valid.perplexity()));
+    const double perplexity = valid.perplexity();
+    const std::string text =
+        fmt::format("loss {:.4f}{}{}", valid.loss, beside_loss(valid.token_accuracy, valid.rewards),
+                    valid.rewards ? "" : fmt::format("  perplexity {:.{}f}", perplexity, perplexity < 1000 ? 2 : 0));
     return valid.bits_per_byte ? text + fmt::format("  {:.4f} bits/byte", *valid.bits_per_byte) : text;
   };
   std::vector<std::string> lines{fmt::format("step {}/{}  valid {}", m.step, total_steps, numbers(m.valid))};

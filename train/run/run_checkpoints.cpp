@@ -276,7 +276,7 @@ void RunCheckpoints::next_stage(const Say& say) {
       return;
     case Stage::kCommitting:
       if (!agree(writer_->error())) return note_failure("it could not be committed", say);
-      if (rank_ == 0) say(fmt::format("checkpoint of step {}: {:.1f} s, {}", state_.updates, monotonic_seconds() - started_, path_of(state_.updates)));
+      if (rank_ == 0) say(fmt::format("checkpoint of step {}: written within {:.2f} s, {}", state_.updates, monotonic_seconds() - started_, path_of(state_.updates)));
       begin_check();
       stage_ = Stage::kChecking;
       return;

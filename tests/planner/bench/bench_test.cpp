@@ -208,15 +208,15 @@ TEST(BenchReport, TheTableShowsSharesAndFloors) {
   expect_line(text, "collectives of threads by NCCL: SKIPPED: there is no GPU");
   expect_line(
       text,
-      "  all_reduce           of 1000.0 MB:     2.000 ms, 500.00 GB/s of the operand, floor     1.250 ms,  62.5 % of the time");
+      "  all_reduce           of 1000.0 MB:     2.000 ms, 500.00 GB/s of the operand; copies of what it must move: 1.250 ms");
   expect_line(text,
               "one step of 1000 tokens on one rank: 50.0 ms, 20000 tokens/s; 68.0 ms with every operation waited for, 64.0 ms of "
               "them in operations");
   expect_line(text,
               "its floor is 27.0 ms, 3000.0 GFLOP at the peak and the optimizer's 4.00 GB at the copy's rate: 1.85 x the floor");
+  expect_line(text, "by kind of work, with the bytes of all operations:");
   expect_line(text, "  products                 40.00 ms  62.5 % of the work, floor     30.00 ms,   1.33 x the floor");
   expect_line(text, "  rows                     20.00 ms  31.2 % of the work, floor      6.00 ms,   3.33 x the floor");
-  expect_line(text, "  all                      64.00 ms 100.0 % of the work, floor     38.00 ms,   1.68 x the floor");
   expect_line(text, "  matmul                         7     40.000      500.0   25.0 %    90000.0   75.0 %");
   expect_line(text, "  bf16 to f32, added   4096   1024    512         a       3     10.000    60000.0   50.0 %");
   expect_line(text, "  rows and heads of a block move 91.0 times H elements per token");
@@ -224,6 +224,16 @@ TEST(BenchReport, TheTableShowsSharesAndFloors) {
   EXPECT_LT(text.find("  matmul "), text.find("  add_bias ")) << "the slowest come first";
   EXPECT_LT(text.find("  add_bias "), text.find("  add "));
   EXPECT_EQ(text.find("embedding"), std::string::npos) << "what was not done is not shown";
+  EXPECT_EQ(text.find("others"), std::string::npos) << "all of it takes a fiftieth of the step and more";
+  EXPECT_EQ(text.find("faster than its floor"), std::string::npos);
+  BenchReport in_caches = example();
+  in_caches.work.push_back({WorkKind::kCopies, "fill_zero", 2, 0.001, 0, 4e9});  // 2 ms by the copy's rate
+  in_caches.work.push_back({WorkKind::kCopies, "copy", 2, 0.0005, 0, 4e8});
+  in_caches.products.push_back({WorkKind::kMatmuls, "matmul", 3, 0.0002, 0.6e9, 0, in_caches.products[0].shape});
+  const std::string short_text = to_text(in_caches);
+  expect_line(short_text, "  2 others: 1.500 ms; --json has each");
+  expect_line(short_text, "  1 other: 0.200 ms; --json has each");
+  expect_line(short_text, "  faster than its floor: its operands were in caches, those of the copy were not");
 }
 
 TEST(BenchReport, JsonHoldsTheSame) {
