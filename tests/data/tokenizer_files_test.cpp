@@ -44,6 +44,16 @@ TEST(TokenizerFiles, AFolderEqualsTheBuiltInVocabulary) {
   EXPECT_EQ(folder->encode(text), built_in->encode(text));
 }
 
+TEST(TokenizerFiles, BuiltInTokenizersAreFoldersToo) {
+  for (const std::string name : {"gpt2", "bytes"}) {
+    const TemporaryFolder folder;
+    for (const auto& [file, text] : files_of_built_in(name)) write_file(folder / file, text);
+    const auto read = load_tokenizer(folder.path()), built_in = load_tokenizer(name);
+    EXPECT_EQ(read->fingerprint(), built_in->fingerprint()) << name;
+    EXPECT_EQ(read->special_ids().eod, built_in->special_ids().eod) << name;
+  }
+}
+
 TEST(TokenizerFiles, ASmallVocabularyIsRead) {
   const auto tokenizer = make(small_vocab().dump(), "#version: 0.2\r\na b\r\nab c\r\n");
   EXPECT_EQ(tokenizer->vocab_size(), 259);
