@@ -40,8 +40,7 @@ TEST(TokenizerFiles, AFolderEqualsTheBuiltInVocabulary) {
   const auto built_in = load_tokenizer("gpt2");
   EXPECT_EQ(folder->name(), TRIDENT_GPT2_FOLDER);
   EXPECT_EQ(folder->vocab_size(), built_in->vocab_size());
-  const std::string text = "In the beginning God created the heaven and the earth.";
-  EXPECT_EQ(folder->encode(text), built_in->encode(text));
+  EXPECT_EQ(folder->encode("In the beginning God created"), built_in->encode("In the beginning God created"));
 }
 
 TEST(TokenizerFiles, BuiltInTokenizersAreFoldersToo) {
