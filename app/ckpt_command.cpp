@@ -1,4 +1,4 @@
-// trident ckpt ls DIR | show DIR[/STEP] | verify DIR[/STEP] | diff A B | prune DIR
+// trident ckpt ls DIR [--json] | show DIR[/STEP] [--json] | verify DIR[/STEP] | diff A B | prune DIR
 #include <fmt/ranges.h>
 
 #include <algorithm>
@@ -26,6 +26,7 @@
 #include "core/counted.h"
 #include "core/file_io.h"
 #include "core/foreign_folder.h"
+#include "core/function_ref.h"
 #include "core/json_reader.h"
 #include "core/number_text.h"
 #include "core/printable.h"
@@ -87,8 +88,14 @@ std::string step_text(const CheckpointEntry& entry) {
   return fmt::format("{}{}", entry.parts.step, entry.name.substr(checkpoint_name(entry.parts.step).size()));
 }
 
-// The cells are step, size, age, files and content.
-std::vector<std::string> row_of_valid(const std::string& folder, const CheckpointEntry& entry, const Manifest& manifest) {
+// A line of JSON, and the cells of a row.
+JsonValue row(const CheckpointEntry& entry, std::int64_t bytes, JsonValue written_unix, const std::string& files,
+              const std::string& content) {
+  return JsonValue::Object{{"step", entry.parts.step}, {"name", entry.name}, {"bytes", bytes},
+                           {"written_unix", std::move(written_unix)}, {"files", files}, {"content", on_one_line(content)}};
+}
+
+JsonValue row_of_valid(const std::string& folder, const CheckpointEntry& entry, const Manifest& manifest) {
   std::string health, content = content_text(manifest) + base_text(manifest);
   try {
     check_files(folder + "/" + entry.name, manifest);
@@ -98,15 +105,15 @@ std::vector<std::string> row_of_valid(const std::string& folder, const Checkpoin
   } catch (const Error& error) {
     health = "damaged", content = error.what();
   }
-  return {step_text(entry), bytes_text(total_bytes(manifest)), age_text(manifest.written_unix), health, on_one_line(content)};
+  return row(entry, total_bytes(manifest), manifest.written_unix, health, content);
 }
 
-std::vector<std::string> row_of_other(const std::string& folder, const CheckpointEntry& entry) {
-  return {step_text(entry), bytes_text(bytes_below(folder + "/" + entry.name)), "-",
-          entry.health == CheckpointHealth::kDamaged        ? "damaged"
-          : entry.health == CheckpointHealth::kNotPermitted ? "no permission"
-                                                            : "incomplete",
-          on_one_line(entry.why)};
+JsonValue row_of_other(const std::string& folder, const CheckpointEntry& entry) {
+  return row(entry, bytes_below(folder + "/" + entry.name), JsonValue(),
+             entry.health == CheckpointHealth::kDamaged        ? "damaged"
+             : entry.health == CheckpointHealth::kNotPermitted ? "no permission"
+                                                               : "incomplete",
+             entry.why);
 }
 
 void print_state(const Manifest& manifest, std::ostream& out) {
@@ -195,9 +202,9 @@ void verify_one(const std::string& folder, const CommandContext& context) {
                              bytes_text(total_bytes(manifest)), base_text(manifest));
 }
 
-void ckpt_ls(const std::string& path, const CommandContext& context) {
+void ckpt_ls(const std::string& path, bool as_json, const CommandContext& context) {
   const std::string folder = checkpoint_path(path);
-  std::map<std::string, std::vector<std::string>> valid;
+  std::map<std::string, JsonValue> valid;
   const std::vector<CheckpointEntry> entries =
       list_checkpoints(folder, [&](const CheckpointEntry& entry, const Manifest& manifest) {
         valid.emplace(entry.name, row_of_valid(folder, entry, manifest));
@@ -211,10 +218,16 @@ void ckpt_ls(const std::string& path, const CommandContext& context) {
   const std::int64_t resumed = step_of_last_start(file_exists(path + "/run.json") ? path : folder + "/..");
   for (const CheckpointEntry& entry : entries) {
     const auto found = valid.find(entry.name);
-    table.rows.push_back(found != valid.end() ? found->second : row_of_other(folder, entry));
-    if (entry.parts.mark.empty() && entry.parts.step == resumed) table.rows.back().back() += "; the last start went on from it";
+    JsonValue line = found != valid.end() ? found->second : row_of_other(folder, entry);
+    const bool is_resumed = entry.parts.mark.empty() && entry.parts.step == resumed;
+    line.set("last_start_went_on_from_it", is_resumed);
+    if (as_json) context.out << to_json_text(line) << '\n';
+    const JsonValue& written = *line.find("written_unix");
+    table.rows.push_back({step_text(entry), bytes_text(line.find("bytes")->as_integer()),
+                          written.is_null() ? "-" : age_text(written.as_integer()), line.find("files")->as_string(),
+                          line.find("content")->as_string() + (is_resumed ? "; the last start went on from it" : "")});
   }
-  context.out << to_text(table);
+  if (!as_json) context.out << to_text(table);
 }
 
 // The configuration of the run that wrote a checkpoint; nothing if it is none that this version reads.
@@ -226,11 +239,32 @@ std::optional<TrainConfig> config_of(const Manifest& manifest) {
   }
 }
 
-void ckpt_show(const std::string& path, const CommandContext& context) {
+JsonValue to_json(StoredTensors& checkpoint) {
+  const Manifest& manifest = checkpoint.manifest();
+  const TrainingState& state = manifest.state;
+  JsonValue::Array tensors;
+  for (std::size_t t = 0; t < manifest.tensors.size(); ++t) {
+    const ManifestTensor& tensor = manifest.tensors[t];
+    tensors.push_back(JsonValue::Object{{"name", tensor.name},
+                                        {"shape", JsonValue::Array(tensor.shape.begin(), tensor.shape.end())},
+                                        {"norm", tensor.base ? JsonValue() : JsonValue(weight_norm(checkpoint, t))}});
+  }
+  return JsonValue::Object{{"folder", checkpoint.folder()}, {"step", state.updates}, {"batches", state.batches},
+                           {"skipped", state.skipped}, {"samples", state.samples}, {"tokens", state.tokens},
+                           {"best_valid_loss", state.best_valid_loss ? JsonValue(*state.best_valid_loss) : JsonValue()},
+                           {"best_valid_step", state.best_valid_step}, {"content", content_text(manifest)},
+                           {"base", manifest.base.empty() ? JsonValue() : JsonValue(manifest.base)},
+                           {"files", std::ssize(manifest.files)}, {"bytes", total_bytes(manifest)},
+                           {"written_unix", manifest.written_unix}, {"writer", manifest.writer}, {"config", manifest.config},
+                           {"dtype", to_string(manifest.weights)}, {"tensors", std::move(tensors)}};
+}
+
+void ckpt_show(const std::string& path, bool as_json, const CommandContext& context) {
   StoredTensors checkpoint(find_checkpoint(path));
   warn(checkpoint.lock_note(), context);
   const Manifest& manifest = checkpoint.manifest();
   std::ostream& out = context.out;
+  if (as_json) return void(out << to_json_text(to_json(checkpoint)) << '\n');
   const auto line = [&](std::string_view name, const std::string& value) {
     out << fmt::format("  {:<16} {}\n", name, on_one_line(value));
   };
@@ -388,33 +422,36 @@ constexpr const char* kPathHelp =
     "a checkpoint's folder; DIR/1000 for DIR/step-00001000; or DIR, also a run's, for the newest in it";
 
 void one_path(const Arguments& arguments, const CommandContext& context, CLI::App&& app, const char* what, const char* name,
-              void (*run)(const std::string&, const CommandContext&)) {
+              FunctionRef<void(const std::string&)> run, bool* as_json = nullptr) {
   std::string path;
   app.add_option(name, path, what)->required();
+  if (as_json != nullptr) app.add_flag("--json", *as_json, "print a JSON object in one line for each checkpoint");
   const auto step_of = [&](const std::string& word, const std::string&) {
     const bool is_step = !word.empty() && std::ranges::all_of(word, [](char c) { return c >= '0' && c <= '9'; });
     return is_step ? fmt::format("say {} for step {}", for_shell((std::filesystem::path(path) / word).string()), word) : "";
   };
   if (!parse_flags(app, arguments, context, {.instead = step_of})) return;
-  run(path, context);
+  run(path);
 }
 
 }  // namespace
 
 void ckpt_ls_command(const Arguments& arguments, const CommandContext& context) {
+  bool as_json = false;
   one_path(arguments, context,
            CLI::App("List the checkpoints of a folder: step, size, age, files, content. \"all there\" says that the manifest is "
                     "valid and all files have their sizes; trident ckpt verify reads them.",
                     "trident ckpt ls"),
-           "folder of checkpoints, or a run's", "DIR", ckpt_ls);
+           "folder of checkpoints, or a run's", "DIR", [&](const std::string& path) { ckpt_ls(path, as_json, context); }, &as_json);
 }
 
 void ckpt_show_command(const Arguments& arguments, const CommandContext& context) {
+  bool as_json = false;
   one_path(arguments, context,
            CLI::App("Show what a checkpoint holds: the state of training, the layout that wrote it, every tensor with shape, "
                     "dtype and norm. Reads all weights.",
                     "trident ckpt show"),
-           kPathHelp, "CHECKPOINT", ckpt_show);
+           kPathHelp, "CHECKPOINT", [&](const std::string& path) { ckpt_show(path, as_json, context); }, &as_json);
 }
 
 void ckpt_verify_command(const Arguments& arguments, const CommandContext& context) {
@@ -422,7 +459,8 @@ void ckpt_verify_command(const Arguments& arguments, const CommandContext& conte
            CLI::App("Read every block of a checkpoint, or of all in a folder, and compare it with its hash; check that its boxes "
                     "make up every tensor. What is wrong is listed; exit code 65 then.",
                     "trident ckpt verify"),
-           "a checkpoint's folder; DIR/1000 for DIR/step-00001000; or DIR, also a run's, for all in it", "CHECKPOINT", ckpt_verify);
+           "a checkpoint's folder; DIR/1000 for DIR/step-00001000; or DIR, also a run's, for all in it", "CHECKPOINT",
+           [&](const std::string& path) { ckpt_verify(path, context); });
 }
 
 void ckpt_diff_command(const Arguments& arguments, const CommandContext& context) {

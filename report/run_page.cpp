@@ -157,6 +157,11 @@ ReportSection runs_section(const std::vector<RunFolder>& runs) {
       add("validation loss", valid, fmt::format("{:.4f}", valid),
           (std::isfinite(accuracy) ? fmt::format("accuracy {:.4f}", accuracy) : fmt::format("perplexity {:.2f}", std::exp(valid))) +
               (run.evals.size() > 1 ? "; " + first_text(run.evals, "valid_loss") : ""));
+      const double tokens = number(setting(run, "batch", "global")) * number(setting(run, "batch", "sequence"));
+      double counted = 0;
+      for (const JsonValue& record : run.metrics) counted += number(record, "loss_tokens") / tokens;
+      const double share = counted / static_cast<double>(run.metrics.size());
+      add("counted targets", share, percent_text(share), "of all tokens, mean of the logged steps");
       add("tokens/s", speed, rounded_text(speed),
           std::isfinite(mfu) ? fmt::format("{} MFU, last logged step", percent_text(mfu)) : "last logged step");
     }

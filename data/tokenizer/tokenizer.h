@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/index_range.h"
@@ -107,5 +108,8 @@ struct TokenizerSource {
 // is known. A damaged file, a kind or a component that is not built, files of a folder that contradict each other: DataError.
 std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerSource& source);
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& name_or_path, std::string_view key = "tokenizer");
+
+// Names and contents of the files that make a folder's tokenizer "gpt2" or "bytes", here and in transformers; of another name none.
+std::vector<std::pair<std::string, std::string>> files_of_built_in(std::string_view name);
 
 }  // namespace trident

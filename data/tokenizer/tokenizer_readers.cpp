@@ -352,4 +352,18 @@ std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerSource& source) {
   return file_exists(path) ? from_file(path, source) : from_folder(path, source);
 }
 
+std::vector<std::pair<std::string, std::string>> files_of_built_in(std::string_view name) {
+  std::string vocab(gpt2_vocab_json()), merges(gpt2_merges_txt());
+  if (name == "bytes") {
+    TokenTexts tokens;
+    add_bytes(tokens);
+    JsonValue ids;
+    for (std::size_t id = 0; id < tokens.size(); ++id) ids.set(std::string(tokens.of_id()[id]), static_cast<std::int64_t>(id));
+    vocab = to_json_text(ids), merges = "#version: 0.2\n";
+  } else if (name != "gpt2") {
+    return {};
+  }
+  return {{"vocab.json", vocab}, {"merges.txt", merges}, {"tokenizer_config.json", "{\"tokenizer_class\": \"GPT2Tokenizer\"}\n"}};
+}
+
 }  // namespace trident

@@ -19,7 +19,7 @@ launcher("num_processes = -1", "the launcher or import --ranks says how many the
  "name a format"},
 {"mixed_precision = fp8", kNotBuilt, "precision.fp8", "true"},
 refused("mixed_precision", "formats are no, fp16, bf16 and fp8"),
-{"fp16", kMapped, "precision.compute", "\"fp16\"", "the old form of mixed_precision"},
+{"fp16", kMapped, "precision.compute", "\"fp16\""},
 {"use_cpu, cpu", kMapped, "device", "\"cpu\""},
 always("enable_cpu_affinity", "run.pin binds ranks to cores unless it is false"),
 {"num_cpu_threads_per_process", kMapped, "run.threads_per_rank"},

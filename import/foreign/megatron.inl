@@ -8,7 +8,7 @@ heading("Parallelism"),
 {"num_virtual_stages_per_pipeline_rank, virtual_pipeline_model_parallel_size", kMapped, "parallel.virtual_stages", "", "with "
  "parallel.schedule \"interleaved\""},
 {"num_layers_per_virtual_pipeline_stage", kMapped, "parallel.virtual_stages@layers_per_virtual_stage", "",
- "parallel.virtual_stages = layers / (stages x N), with parallel.schedule \"interleaved\""},
+ "it counts chunks of layers: layers / (parallel.pipeline x N), with parallel.schedule \"interleaved\""},
 {"decoder_first_pipeline_num_layers", kMapped, "parallel.layers@first_stage_layers", "", "parallel.layers, where all stages are "
  "listed"},
 {"decoder_last_pipeline_num_layers", kMapped, "parallel.layers@last_stage_layers", "", "parallel.layers, where all stages are "

@@ -13,7 +13,6 @@
 #include "core/adapter_spec.h"
 #include "core/check.h"
 #include "core/foreign_folder.h"
-#include "core/shell_word.h"
 #include "infer/convert/side_files.h"
 #include "infer/convert/convert.h"
 #include "infer/convert/output_folder.h"
@@ -251,8 +250,7 @@ class Exporter {
   }
 
   // Generation stops at the ends that were trained. config.json has one, and generation_config.json may have several.
-  void write_ends(const std::string& to) const {
-    const std::vector<std::int32_t> ends = ends_of_model(source_);
+  static void write_ends(const std::string& to, const std::vector<std::int32_t>& ends) {
     if (ends.empty()) return;
     const auto write = [&](std::string_view name, const JsonValue& value) {
       const std::string path = fmt::format("{}/{}", to, name);
@@ -282,6 +280,19 @@ class Exporter {
                                      "computed; --dtype fp32 writes its masters", folder, to_string(dtype_)));
   }
 
+  // config.json of a run without a folder before it names no end of a text, and transformers has 2 in its place.
+  void write_built_in(const std::string& to, std::vector<std::string>& warnings) const {
+    const std::optional<std::string> name = tokenizer_named_by(source_);
+    if (!name) return;
+    const auto files = files_of_built_in(*name);
+    for (const auto& [file, text] : files) write_file(to + "/" + file, text);
+    const std::string config = to + "/" + std::string(kConfigName);
+    if (!files.empty() && read_json_file(config).find("eos_token_id") == nullptr)
+      write_ends(to, {*load_tokenizer(*name)->special_ids().eod});
+    if (*name == "cl100k")
+      warnings.push_back("there are no tokenizer's files, because cl100k is built in; with --hf give --tokenizer cl100k");
+  }
+
   // The side files that were carried along; else the tokenizer of the folder that training began with, or the data's that took its
   // place.
   void carry(const std::string& to, std::vector<std::string>& warnings) const {
@@ -295,15 +306,12 @@ class Exporter {
                                      "tokenizer, its files are not carried along", *lost));
     }
     if (tokenizer) copy_carried(*tokenizer, tokenizer_files(*tokenizer), to);
-    const std::optional<std::string> built_in = source_.hf == nullptr ? config_of(source_).config.data.tokenizer : std::nullopt;
-    if (built_in && !tokenizer && from.size() == 1 && !is_there(*built_in))
-      warnings.push_back(fmt::format("there are no tokenizer's files, because {0} is built in; with --hf give --tokenizer {0}",
-                                     for_shell(*built_in)));
     for (const std::string& folder : from) {
       std::vector<std::string> names = side_files(folder);
       std::erase_if(names, [&](const std::string& name) { return name == kHfIndexName || (tokenizer && is_of_tokenizer(name)); });
       copy_carried(folder, names, to);
     }
+    if (source_.hf == nullptr && !lost && tokenizer_files(to).empty()) write_built_in(to, warnings);
     const JsonValue::Object ids = special_ids();
     const std::string generation = to + "/" + std::string(kGenerationName);
     if (!is_there(generation) && !ids.empty() && !file_exists(carried_ + "/" + std::string(kConfigName))) {
@@ -312,7 +320,7 @@ class Exporter {
       for (const JsonMember& id : ids) json.set(id.key, id.value);
       write_file(generation, to_json_text(json, 2) + "\n");
     }
-    if (tokenizer) write_ends(to);  // into both files
+    if (tokenizer) write_ends(to, ends_of_model(source_));  // into both files
   }
 
   WeightsSource source_;

@@ -137,7 +137,7 @@ std::string_view text_of(Certainty certainty) {
 std::string memory_notes(const ClusterReport& report) {
   const ClusterForecast& plan = report.plan;
   const RankMemory& most = plan.most();
-  std::string text = "  exact: a rank of this program books as much, to the byte";
+  std::string text = "  exact: a rank of this program books as much, to the byte, and trident plan counts these rows";
   if (most.all_of(Certainty::kMost) > 0) text += "; from 0: the most that libraries' workspaces take, which may be nothing";
   if (most.all_of(Certainty::kEstimate) > 0) text += "; no band: one figure for every run, from the profile";
   text += '\n';

@@ -203,7 +203,7 @@ std::vector<std::string> studied(const StudyResult& result) {
 std::string to_text(const StudyResult& result) {
   std::string text = result.spec.title.empty() ? "" : result.spec.title + '\n';
   for (const std::string& line : studied(result)) text += line + '\n';
-  text += "prices of: " + result.hardware + '\n';
+  text += "predicted, by prices of: " + result.hardware + '\n';
   for (const std::string& sentence : result.held) text += sentence + '\n';
   text += '\n' + to_text(table_of(result));
   if (!result.causes.empty()) text += '\n';
@@ -295,7 +295,7 @@ std::string study_svg(const StudyResult& result) {
 ReportPage page_of(const StudyResult& result) {
   require_rows(result);
   ReportPage page{.title = result.spec.title.empty() ? "Study" : result.spec.title,
-                  .subtitle = "prices of: " + result.hardware,
+                  .subtitle = "predicted, by prices of: " + result.hardware,
                   .sections = {}};
   ReportSection what{.title = "What is compared", .blocks = {BulletList{studied(result)}}};
   for (const std::string& sentence : result.held) what.blocks.push_back(Paragraph{sentence});

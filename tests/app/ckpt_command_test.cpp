@@ -72,6 +72,15 @@ TEST_F(CkptCommand, LsNamesStepsAndTheirHealth) {
   expect_parts(rows[3], {"200 ", "damaged", "w-00001-0.safetensors: has 99 bytes, the manifest says "});
   expect_parts(rows[4], {"300 ", "2 bytes", "damaged", "does not end with its hash"});
   expect_parts(rows[5], {"400.tmp-ab12", "1.5 KB", " - ", "incomplete", "has no manifest"});
+  std::istringstream objects(run({"ls", folder_.path(), "--json"}).out);
+  std::vector<JsonValue> listed;
+  for (std::string line; std::getline(objects, line);) listed.push_back(parse_json(line, "ls --json"));
+  ASSERT_EQ(listed.size(), 5u);
+  EXPECT_EQ(*listed[0].find("step"), JsonValue(100));
+  EXPECT_EQ(*listed[0].find("files"), JsonValue("all there"));
+  EXPECT_EQ(*listed[1].find("name"), JsonValue("step-00000150.aside-1"));
+  EXPECT_EQ(*listed[4].find("bytes"), JsonValue(1500));
+  EXPECT_TRUE(listed[4].find("written_unix")->is_null());
   const Outcome one = run({"ls", folder_ / "step-00000100"});
   EXPECT_EQ(one.code, 65);
   expect_parts(one.err, {"step-00000100: is one checkpoint", "ckpt show"});
@@ -90,6 +99,12 @@ TEST_F(CkptCommand, ShowSaysWhatOneHolds) {
   EXPECT_EQ(seen.code, 0) << seen.err;
   expect_parts(seen.out, {"step-00000100\n", "  updates          100 of 100 batches, 0 skipped (0 in a row)\n", "3 tensors",
                           "  files            2, ", "  w      [6,10]  bf16  ", "  scale  []      bf16  "});
+  const JsonValue json = parse_json(run({"show", folder_ / "100", "--json"}).out, "show --json");
+  EXPECT_EQ(*json.find("step"), JsonValue(100));
+  EXPECT_EQ(*json.find("writer")->find("saved_with")->find("tp"), JsonValue(4));
+  const JsonValue& first = json.find("tensors")->items().front();
+  EXPECT_EQ(to_json_text(*first.find("shape")), "[6,10]");
+  expect_parts(seen.out, {fmt::format("  w      [6,10]  bf16  {:.6g}\n", first.find("norm")->as_number())});
   for (const char* other : {"step-00000100", "step-100"}) EXPECT_EQ(run({"show", folder_ / other}).out, seen.out) << other;
   for (const std::string& given : {folder_.path(), folder_ / ""})
     expect_parts(run({"show", given, "4"}).err, {"unknown argument \"4\"; say " + (folder_ / "4") + " for step 4"});

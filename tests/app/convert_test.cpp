@@ -276,7 +276,9 @@ TEST_F(Checkpoints, MastersGoThroughAFolder) {
     return succeeded(run_program(more)).out;
   };
   EXPECT_EQ(out.out.find("training began"), std::string::npos) << out.out;
-  expect_parts(out.out, {"because gpt2 is built in; with --hf give --tokenizer gpt2"});
+  EXPECT_EQ(out.out.find("warning"), std::string::npos) << out.out;
+  EXPECT_EQ(read_file(hf + "/vocab.json"), read_file(TRIDENT_SOURCE_DIR "/data/gpt2/vocab.json"));
+  expect_parts(read_file(hf + "/config.json"), {"\"eos_token_id\": 50256"});
   expect_parts(to_hf({place_ / "as_computed"}),
                {"warning: training began with " + hf + " in fp32, and the weights are written in bf16",
                 "--dtype fp32 writes its masters"});
@@ -320,6 +322,7 @@ TEST_F(Checkpoints, ARunThatBeganWithAFolderHasItsTokenizer) {
   ASSERT_EQ(train({"run.steps=2"}).exit_code, 0);
   const std::string hf = place_ / "hf", run = place_ / "a";
   ASSERT_EQ(run_program({"convert", "--from", "ckpt", place_ / "run/ckpt", "--to", "hf", hf}).exit_code, 0);
+  fs::remove(hf + "/vocab.json");
   write_file(hf + "/tokenizer.json", R"({"model": {"type": "BPE", "vocab": {"a": 7, "b": 5}, "merges": []}})");
   const std::vector<std::string> settings{"model.init_from=" + hf, "data.tokenizer=null", "run.steps=1", "checkpoint.every=1",
                                           "run.dir=" + run};

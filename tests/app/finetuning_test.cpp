@@ -230,7 +230,7 @@ TEST_F(AddedTokens, TrainWholeBesideAdapters) {
   expect_one_line(start("frozen", {"train.freeze=.*embed.*"}), 64, {"model.embed_tokens.weight", "leave it out of train.freeze"});
   expect_one_line(start("frozen", {}, false), 65, {"more_packs", "of 261 tokens", "vocab_size to 261 or more"});
   succeeded(start("lora", {lora, save}));
-  expect_parts(read_file(place_ / "lora/run.log"), {"next:   trident convert --from ckpt ", " --to peft ", "lora/adapter"});
+  expect_parts(read_file(place_ / "lora/run.log"), {" --to peft ", "lora/adapter\n", " --to hf ", "lora/hf\n"});
   const double loss = loss_of_new({"--ckpt", place_ / "lora"});
   said({"convert", "--from", "ckpt", place_ / "lora", "--to", "peft", place_ / "adapter"});
   EXPECT_EQ(read_file(place_ / "adapter/tokenizer.json"), read_file(place_ / "more/tokenizer.json"));

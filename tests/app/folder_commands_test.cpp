@@ -166,6 +166,13 @@ TEST_F(FolderCommands, TheTokenizerThatMadeTheDataIsFound) {
   EXPECT_EQ(said(prompt), said(plus(prompt, {"--tokenizer", tokenizer})));
   succeeded(run_program({"convert", "--from", "ckpt", run, "--to", "hf", hf}));
   EXPECT_EQ(read_file(hf + "/vocab.json"), read_file(tokenizer + "/vocab.json"));
+  succeeded(run_program({"data", "prepare", "--input", place_ / "mine.txt", "--tokenizer", "bytes", "--output", place_ / "b"}));
+  said({"train", "--config", place_ / "mine.json", "--set", "data.train=" + (place_ / "b"), "--set", "data.valid=" + (place_ / "b"),
+        "--set", "run.dir=" + (place_ / "of_bytes")});
+  succeeded(run_program({"convert", "--from", "ckpt", place_ / "of_bytes", "--to", "hf", place_ / "hf_bytes"}));
+  const std::vector<std::string> more{"--prompt", "ab", "--greedy", "--max-new-tokens", "8", "--print-ids"};
+  EXPECT_EQ(said(plus({"generate", "--hf", place_ / "hf_bytes"}, more)),
+            said(plus({"generate", "--ckpt", place_ / "of_bytes"}, more)));
   // Its end of a document need not be what --eod wrote.
   expect_one_line(run_program({"train", "--config", place_ / "mine.json", "--set", "run.dir=" + run + "1", "--set",
                                "data.reset_attention_mask=true"}),

@@ -14,6 +14,10 @@ TEST(ForeignFlagHint, MegatronsFlagsNameTheKeyAndTakeTheValue) {
   EXPECT_EQ(foreign_flag_hint("--tensor-model-parallel-size=4", "--bf16"), "say --set parallel.tensor=4");
   EXPECT_EQ(foreign_flag_hint("--pipeline-model-parallel-size", ""), "say --set parallel.pipeline=...");
   EXPECT_EQ(foreign_flag_hint("--bf16", "--lr"), "say --set precision.compute=bf16");
+  EXPECT_EQ(foreign_flag_hint("--fp16", ""), "say --set precision.compute=fp16");
+  EXPECT_EQ(foreign_flag_hint("--num-layers-per-virtual-pipeline-stage", "2"),
+            "say --set parallel.virtual_stages=... (it counts chunks of layers: layers / (parallel.pipeline x N), with "
+            "parallel.schedule \"interleaved\")");
   EXPECT_EQ(foreign_flag_hint("--use_dora", ""), "say --set adapter.type=dora") << "of a fact that is no key";
 }
 

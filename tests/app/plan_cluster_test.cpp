@@ -65,7 +65,8 @@ TEST(PlanOnACluster, TheVerdictComesFirst) {
 // "80 GB" are 79.1 GiB, which are 84.9 GB: said once, with what is not for tensors.
 TEST(PlanOnACluster, SaysWhatADeviceHas) {
   const ProgramOutcome outcome = plan({"--cluster", "h100_sxm_ndr"});
-  expect_parts(outcome.out, {"\n  H100-SXM5-80GB has 84.9 GB (79.1 GiB of 2^30 bytes, as its software reports it): 1.6 GB for "
+  expect_parts(outcome.out, {", and trident plan counts these rows; from 0: ",
+                             "\n  H100-SXM5-80GB has 84.9 GB (79.1 GiB of 2^30 bytes, as its software reports it): 1.6 GB for "
                              "the driver's context, ",
                              " GB left for tensors\n"});
 }

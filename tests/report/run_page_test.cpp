@@ -187,12 +187,15 @@ TEST_F(RunPages, SayWithWhatARunWasTunedAndLeaveOutPartsOfNoTime) {
   const std::string folder = make_run("run", 3);
   write_file(folder + "/config.resolved.json", R"({"run": {"steps": 3}, "model": {"init_from": "models/qwen"},
     "data": {"train": [{"path": "corpus/packed"}], "valid": [{"path": "a"}, {"path": "b"}]},
-    "adapter": {"type": "lora", "r": 16, "target_modules": ["q_proj", "v_proj"]}})");
+    "batch": {"global": 8, "sequence": 32}, "adapter": {"type": "lora", "r": 16, "target_modules": ["q_proj", "v_proj"]}})");
+  write_file(folder + "/metrics.jsonl", R"({"step": 1, "loss": 2, "loss_tokens": 64}
+{"step": 2, "loss": 2, "loss_tokens": 32}
+)");
   write_file(folder + "/comparison.json", R"({"step_seconds": {"predicted": 0.08, "measured": 0.09}, "parts": [
     {"parts": ["compute"], "predicted": 0.08, "measured": 0.09}, {"parts": ["dp"], "predicted": 4.77e-18, "measured": 1e-5}]})");
   const std::string html = to_html(run_page({read_run_folder(folder)}));
   expect_parts(html, {"Data: corpus/packed<", "Validation data: a, b<", "Begins with the weights of: models/qwen<",
-                      "Adapters: lora, r 16, on q_proj, v_proj<", "80.00 ms"});
+                      "Adapters: lora, r 16, on q_proj, v_proj<", "80.00 ms", "counted targets", ">18.8 %<"});
   EXPECT_EQ(html.find(" us<"), html.npos);
 }
 

@@ -61,9 +61,7 @@ namespace {
 std::string beside_loss(const std::optional<double>& token_accuracy, const std::optional<PairRewards>& rewards) {
   std::string text;
   if (token_accuracy) text += fmt::format("  token accuracy {:.4f}", *token_accuracy);
-  if (rewards)
-    text += fmt::format("  accuracy {:.4f}  margin {:.4f}  chosen {:.4f}  rejected {:.4f}", rewards->accuracy, rewards->margin(),
-                        rewards->chosen, rewards->rejected);
+  if (rewards) text += fmt::format("  accuracy {:.4f}  margin {:.4f}", rewards->accuracy, rewards->margin());
   return text;
 }
 

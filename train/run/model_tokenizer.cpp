@@ -138,13 +138,18 @@ std::vector<std::int32_t> ends_of_folder(const std::string& folder) {
 
 }  // namespace
 
+std::optional<std::string> tokenizer_named_by(const WeightsSource& checkpoint) {
+  std::optional<std::string> named = config_of(checkpoint).config.data.tokenizer;
+  if (!named && checkpoint.base == nullptr)
+    if (const auto made_by = tokenizer_of_data(checkpoint); made_by && made_by->tokenizer != nullptr) named = made_by->place;
+  return named;
+}
+
 std::optional<std::string> added_tokenizer_of(const WeightsSource& source) {
   const bool is_folder = source.hf != nullptr;
   if (source.folder.empty() || (is_folder && source.adapter == nullptr)) return std::nullopt;
-  std::optional<std::string> named = is_folder ? source.adapter->tensors().folder() : config_of(source).config.data.tokenizer;
+  const std::optional<std::string> named = is_folder ? source.adapter->tensors().folder() : tokenizer_named_by(source);
   if (!named && source.base != nullptr) return added_tokenizer_of(*source.base);
-  if (!named)
-    if (const auto made_by = tokenizer_of_data(source); made_by && made_by->tokenizer != nullptr) named = made_by->place;
   if (!named) return std::nullopt;
   const std::optional<std::string> files = is_folder ? source.folder : hf_files_of(source);
   std::filesystem::path place = place_of_tokenizer(*named, source);

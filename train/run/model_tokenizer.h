@@ -32,6 +32,10 @@ std::optional<std::string> hf_files_of(const WeightsSource& source);
 // adapter the adapter's. Else nothing.
 std::optional<std::string> added_tokenizer_of(const WeightsSource& source);
 
+// The tokenizer that a checkpoint's configuration names, else, without a base, the one that made its data: a name, or where its
+// files are. Nothing where none is known.
+std::optional<std::string> tokenizer_named_by(const WeightsSource& checkpoint);
+
 // Ids that end a text, as transformers' trainer writes them: those of that tokenizer, then eos_token_id among hf_files_of().
 // DataError: it is no token id.
 std::vector<std::int32_t> ends_of_model(const WeightsSource& source);

@@ -1,6 +1,7 @@
 #include "train/run/run_report.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -15,13 +16,17 @@
 #include "core/foreign_folder.h"
 #include "core/json_reader.h"
 #include "core/number_text.h"
+#include "core/printable.h"
 #include "core/shell_word.h"
+#include "core/utf8.h"
 #include "data/dataset_record.h"
+#include "data/indexed_dataset.h"
 #include "model/config/model_stats.h"
 #include "pipeline/schedule/step_simulator.h"
 #include "train/log/console.h"
 #include "train/plan/step_flops.h"
 #include "train/run/dry_run.h"
+#include "train/run/model_tokenizer.h"
 #include "train/run/resume.h"
 #include "train/run/zero_cost.h"
 
@@ -320,6 +325,27 @@ bool has_template(const std::string& folder) {
          (file_exists(other) && read_json_file(other).find("chat_template") != nullptr);
 }
 
+// The first words of the data that the model is judged by, where texts are, up to the end of a line or a document; else their first
+// ids. Control tokens before a document are no words.
+std::string prompt_of_data(const DataConfig& data) {
+  constexpr std::int64_t kTokens = 32, kWords = 4, kIds = 3;
+  const IndexedDataset text(data.valid.empty() ? data.train.front().path : data.valid.front().path);
+  std::vector<std::int32_t> ids;
+  const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of_run(data);
+  for (std::int64_t i = 0; i < std::min(text.num_tokens(), tokenizer == nullptr ? kIds : kTokens); ++i) {
+    const auto id = static_cast<std::int32_t>(text.token_at(i));
+    if (tokenizer == nullptr || !tokenizer->is_control(id)) ids.push_back(id);
+    else if (!ids.empty()) break;
+  }
+  if (tokenizer == nullptr) return fmt::format("--prompt-ids '{}'", fmt::join(ids, " "));
+  std::string words = tokenizer->decode(ids);
+  words.erase(0, words.find_first_not_of(" \n"));
+  words.resize(valid_prefix(words.substr(0, words.find('\n'))));
+  std::size_t end = 0;
+  for (std::int64_t word = 0; word < kWords && end != words.npos; ++word) end = words.find(' ', end + 1);
+  return "--prompt " + for_shell(on_one_line(words.substr(0, end)));
+}
+
 // Beside the checkpoint trident generate needs the template of the data where it is not that of the tokenizer's folder.
 std::string prompt_options(const TrainConfig& config) {
   try {
@@ -327,15 +353,16 @@ std::string prompt_options(const TrainConfig& config) {
     std::string folder = hub_snapshot(config.data.tokenizer.value_or(config.model.init_from.value_or("")));
     const bool in_folder = !folder.empty() && (file_exists(folder + "/tokenizer.json") || file_exists(folder + "/vocab.json"));
     if (!config.data.tokenizer && !in_folder) {
-      if (!data.tokenizer) return "--prompt-ids '1 2 3'";
+      if (!data.tokenizer) return prompt_of_data(config.data);
       folder = data.tokenizer->name;
     }
     if (config.data.has_mask && !data.chat_template.empty())
       return fmt::format("--chat --template {}", for_shell(data.chat_template));
     if (config.data.has_mask && has_template(folder)) return "--chat";
+    return prompt_of_data(config.data);
   } catch (const Error&) {  // whoever asks is told what is wrong with it
+    return "--prompt TEXT";
   }
-  return "--prompt 'Once upon a time'";
 }
 
 std::string next_text(const TrainConfig& config, const RunSummary& summary, const RunEnd& end) {
@@ -370,9 +397,13 @@ std::vector<std::string> result_lines(const RunPlan& plan, const RunSummary& sum
   std::vector<std::string> lines{aligned(std::move(reached)), aligned(std::move(where))};
   lines.push_back(aligned("next: " + next_text(config, summary, end)));
   const std::string run = config.checkpoint.dir.value_or(config.run.dir);
-  if (config.adapter.type && lines.back().find("trident generate") != std::string::npos)
-    lines.push_back(aligned(
-        fmt::format("next: trident convert --from ckpt {} --to peft {}", for_shell(run), for_shell(run + "/adapter"))));
+  const auto add_convert = [&](std::string_view kind, std::string_view name) {
+    lines.push_back(aligned(fmt::format("next: trident convert --from ckpt {} --to {} {}", for_shell(run), kind,
+                                        for_shell(fmt::format("{}/{}", run, name)))));
+  };
+  if (lines.back().find("trident generate") == std::string::npos) return lines;
+  if (config.adapter.type) add_convert("peft", "adapter");
+  if (config.adapter.type || config.model.init_from) add_convert("hf", "hf");
   return lines;
 }
 
