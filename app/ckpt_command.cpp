@@ -89,10 +89,10 @@ std::string step_text(const CheckpointEntry& entry) {
 }
 
 // A line of JSON, and the cells of a row.
-JsonValue row(const CheckpointEntry& entry, std::int64_t bytes, JsonValue written_unix, const std::string& files,
-              const std::string& content) {
-  return JsonValue::Object{{"step", entry.parts.step}, {"name", entry.name}, {"bytes", bytes},
-                           {"written_unix", std::move(written_unix)}, {"files", files}, {"content", on_one_line(content)}};
+JsonValue row(const std::string& folder, const CheckpointEntry& entry, std::int64_t bytes, JsonValue written_unix,
+              const std::string& health, const std::string& content) {
+  return JsonValue::Object{{"step", entry.parts.step}, {"folder", folder + "/" + entry.name}, {"bytes", bytes},
+                           {"written_unix", std::move(written_unix)}, {"health", health}, {"content", on_one_line(content)}};
 }
 
 JsonValue row_of_valid(const std::string& folder, const CheckpointEntry& entry, const Manifest& manifest) {
@@ -105,11 +105,11 @@ JsonValue row_of_valid(const std::string& folder, const CheckpointEntry& entry, 
   } catch (const Error& error) {
     health = "damaged", content = error.what();
   }
-  return row(entry, total_bytes(manifest), manifest.written_unix, health, content);
+  return row(folder, entry, total_bytes(manifest), manifest.written_unix, health, content);
 }
 
 JsonValue row_of_other(const std::string& folder, const CheckpointEntry& entry) {
-  return row(entry, bytes_below(folder + "/" + entry.name), JsonValue(),
+  return row(folder, entry, bytes_below(folder + "/" + entry.name), JsonValue(),
              entry.health == CheckpointHealth::kDamaged        ? "damaged"
              : entry.health == CheckpointHealth::kNotPermitted ? "no permission"
                                                                : "incomplete",
@@ -215,16 +215,17 @@ void ckpt_ls(const std::string& path, bool as_json, const CommandContext& contex
   if (entries.empty())
     throw DataError(fmt::format("{}: has no checkpoints; name the folder that checkpoint.dir names, or that of a run", folder));
   Table table{"", {{"step", true}, {"size"}, {"age"}, {"files", true}, {"content", true}}};
-  const std::int64_t resumed = step_of_last_start(file_exists(path + "/run.json") ? path : folder + "/..");
+  const std::string resumed = resumed_from_in(file_exists(path + "/run.json") ? path : folder + "/..");
   for (const CheckpointEntry& entry : entries) {
     const auto found = valid.find(entry.name);
     JsonValue line = found != valid.end() ? found->second : row_of_other(folder, entry);
-    const bool is_resumed = entry.parts.mark.empty() && entry.parts.step == resumed;
-    line.set("last_start_went_on_from_it", is_resumed);
+    std::error_code gone;
+    const bool is_resumed = std::filesystem::equivalent(line.find("folder")->as_string(), resumed, gone);
+    line.set("resumed_from", is_resumed);
     if (as_json) context.out << to_json_text(line) << '\n';
     const JsonValue& written = *line.find("written_unix");
     table.rows.push_back({step_text(entry), bytes_text(line.find("bytes")->as_integer()),
-                          written.is_null() ? "-" : age_text(written.as_integer()), line.find("files")->as_string(),
+                          written.is_null() ? "-" : age_text(written.as_integer()), line.find("health")->as_string(),
                           line.find("content")->as_string() + (is_resumed ? "; the last start went on from it" : "")});
   }
   if (!as_json) context.out << to_text(table);

@@ -164,7 +164,9 @@ std::string next_steps(const Import& import, const OptionValues& base, const Imp
   // A pipe is used up, and train --import has no --from: such input is written first.
   const bool reads_again = flags.rules.from.empty() && std::ranges::find(flags.files, "-") == flags.files.end();
   const auto [machines, nodes] = nodes_of(import);
-  const bool in_batch = machines != nullptr && machines->leaf.key == "sbatch.nodes";
+  const bool in_batch = machines != nullptr && std::ranges::any_of(import.keys, [](const ImportedKey& key) {
+                          return key.leaf.key == "sbatch.nodes";
+                        });
   const bool from_file = !flags.output.empty() || !reads_again || in_batch;  // train.sbatch takes a file
   OptionValues values = from_file ? OptionValues() : base;
   for (const ImportedValue& it : import.values)

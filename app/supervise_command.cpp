@@ -83,13 +83,9 @@ void supervise_command(const Arguments& arguments, const CommandContext& context
            "  trident supervise -- mpirun -np 8 trident train --config c.json\n\n" +
            help_paragraph(
                "Started again: 74, 75, 76, deaths by signal (137, 139, ...) and what launchers end with when they are disturbed "
-               "(1, 9, "
-               "205). Not: 0, 64, 65, 70, 93 and other codes. After a start without a newly committed step it waits 1, 2, 4, ... "
-               "60 s. "
-               "A first SIGTERM, SIGINT, SIGUSR1 or SIGHUP is passed on as SIGUSR1 (save, end with 75), a second one too "
-               "(end without saving), a third one kills. "
-               "docs/stopping.md "
-               "says more.",
+               "(1, 9, 205). Not: 0, 64, 65, 70, 93 and other codes. After a start without a newly committed step it waits 1, 2, "
+               "4, ... 60 s. A first SIGTERM, SIGINT, SIGUSR1 or SIGHUP is passed on as SIGUSR1 (save, end with 75), a second one "
+               "too (end without saving; 15 s later what still runs is killed), a third one kills. docs/stopping.md says more.",
                0, context.columns) +
            '\n' + exit_codes_help(context.columns, ExitCodes::kOfTraining);
   };

@@ -83,8 +83,8 @@ HeldSignals::HeldSignals() {
 }
 
 HeldSignals::~HeldSignals() {
-  // The rest of a request that was answered must not end the process in its place.
-  wait_for_signal(*this, asked_at_ + kSameRequestSeconds - monotonic_seconds());
+  // The rest of a request that was answered must not end the process in its place. wait() measures when a signal is taken.
+  if (asked_at_ >= 0) wait_for_signal(*this, asked_at_ + kSameRequestSeconds - monotonic_seconds());
   ::pthread_sigmask(SIG_SETMASK, &before_, nullptr);
   ::sigaction(SIGCHLD, &child_before_, nullptr);
 }

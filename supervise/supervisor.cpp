@@ -246,7 +246,7 @@ class Supervisor {
     SupervisedProcess process(command, signals_);
     std::optional<int> code;
     bool overdue = false;
-    double left_since = 0, asked_again = 0;
+    double left_since = 0, asked_at = 0;
     std::optional<double> killed_at;  // the command and what it left, first
     double said_next = kHeldSeconds;  // after so many seconds it is said that they live on
     const auto kill_all = [&] {
@@ -266,7 +266,7 @@ class Supervisor {
         kill_all();
       }
       if (code && (overdue || stop_signals_ > 1 || monotonic_seconds() - left_since > kLeftSeconds)) kill_all();
-      if (stop_signals_ > 1 && monotonic_seconds() - asked_again > kLeftSeconds) kill_all();
+      if (stop_signals_ > 1 && monotonic_seconds() - asked_at > kLeftSeconds) kill_all();
       if (const double seconds = killed_at ? monotonic_seconds() - *killed_at : 0; seconds >= said_next) {
         said_next = seconds + kHeldAgainSeconds;
         say_held(process, seconds);
@@ -274,7 +274,7 @@ class Supervisor {
       const std::optional<int> signal = signals_.wait(code ? kOften : kLook);
       if (!signal || *signal == SIGCHLD) continue;
       if (*signal == SIGHUP && stop_signals_ > 0) continue;
-      asked_again = monotonic_seconds();
+      asked_at = monotonic_seconds();
       if (++stop_signals_ == 1)
         logger_.info("trident supervise: {}: passed on as SIGUSR1, then this ends; a second signal ends it without saving",
                      signal_name(*signal));

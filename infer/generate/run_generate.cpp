@@ -1,10 +1,12 @@
 #include "infer/generate/run_generate.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <iterator>
 #include <memory>
 #include <span>
+#include <type_traits>
 #include <utility>
 
 #include "core/available_memory.h"
@@ -172,10 +174,14 @@ std::string take_generation_config(const GenerateOptions& options, const Weights
   const auto say = [](std::string& text, const char* key, double value) {
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", key, value);
   };
+  constexpr double kMostWhole = 1e15;  // all below have a double
   const auto take = [&](const char* key, const char* flag, auto& into) {
     const std::optional<double> value = value_of(key);
     if (!value || is_given(flag) || *value == static_cast<double>(into)) return;
-    into = static_cast<std::remove_reference_t<decltype(into)>>(*value);
+    using Number = std::remove_reference_t<decltype(into)>;
+    if (std::is_integral_v<Number> && (std::trunc(*value) != *value || std::abs(*value) > kMostWhole))
+      throw DataError(fmt::format("{}: {} = {}: must be a whole number; correct it there, or give {}", path, key, *value, flag));
+    into = static_cast<Number>(*value);
     say(taken, key, *value);
   };
   take("repetition_penalty", "--repetition-penalty", sampling.repetition_penalty);
@@ -185,8 +191,8 @@ std::string take_generation_config(const GenerateOptions& options, const Weights
     sampling.temperature = 0;
     taken += taken.empty() ? "do_sample false" : ", do_sample false";
   }
+  if (!sampling.is_greedy()) take("temperature", "--temperature", sampling.temperature);
   if (!sampling.is_greedy()) {
-    take("temperature", "--temperature", sampling.temperature);
     take("top_k", "--top-k", sampling.top_k);
     take("top_p", "--top-p", sampling.top_p);
     for (const auto& [key, neutral] : {std::pair{"min_p", 0.}, {"typical_p", 1.}, {"epsilon_cutoff", 0.}, {"eta_cutoff", 0.}})

@@ -78,8 +78,9 @@ TEST_F(Checkpoints, WhatMustNotChangeIsRefusedUnlessAllowed) {
   ASSERT_EQ(train().exit_code, 0);
   const std::vector<std::string> before = place_.files();
   expect_one_line(train({"run.steps=6", "run.seed=5"}), 64,
-                  {"run.seed = 5 (was 1234): the checkpoint ", "step-00000004 is of another run; name another run.dir, or set ",
-                   "by --set run.overwrite=true. To go on", "list \"run.seed\" in checkpoint.allow"});
+                  {"run.seed = 5 (was 1234): the checkpoint ", "step-00000004 was trained with other values; name another run.dir",
+                   "by --set run.overwrite=true. To go on from it, give the earlier values, "
+                   "or list \"run.seed\" in checkpoint.allow"});
   expect_one_line(train({"run.steps=6", "model.num_hidden_layers=2", "batch.global=4", "data.shuffle=false"}), 64,
                   {"model.num_hidden_layers = 2 (was 4), batch.global = 4 (was 8), data.shuffle = false (was true): ",
                    "list \"model\", \"batch.global\", \"data.shuffle\" in checkpoint.allow"});

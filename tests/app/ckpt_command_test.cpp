@@ -58,7 +58,8 @@ TEST_F(CkptCommand, LsNamesStepsAndTheirHealth) {
   create_folder(folder_ / "step-00000400.tmp-ab12");
   write_file(folder_ / "step-00000400.tmp-ab12/w", std::string(1500, 'x'));
   std::filesystem::resize_file(folder_ / "step-00000200/weights/w-00001-0.safetensors", 99);
-  write_file(folder_ / "run.json", R"({"starts": [{"step": 200}, {"step": 100}]})");
+  write_file(folder_ / "run.json", R"({"starts": [{"step": 200}, {"step": 100, "resumed_from": ")" +
+                                       (folder_ / "step-00000100") + "\"}]}");
   const Outcome seen = run({"ls", folder_.path()});
   EXPECT_EQ(seen.code, 0) << seen.err;
   std::istringstream lines(seen.out);
@@ -77,10 +78,16 @@ TEST_F(CkptCommand, LsNamesStepsAndTheirHealth) {
   for (std::string line; std::getline(objects, line);) listed.push_back(parse_json(line, "ls --json"));
   ASSERT_EQ(listed.size(), 5u);
   EXPECT_EQ(*listed[0].find("step"), JsonValue(100));
-  EXPECT_EQ(*listed[0].find("files"), JsonValue("all there"));
-  EXPECT_EQ(*listed[1].find("name"), JsonValue("step-00000150.aside-1"));
+  EXPECT_EQ(*listed[0].find("health"), JsonValue("all there"));
+  EXPECT_EQ(*listed[1].find("folder"), JsonValue(folder_ / "step-00000150.aside-1"));
+  EXPECT_EQ(*listed[0].find("resumed_from"), JsonValue(true));
+  EXPECT_EQ(*listed[1].find("resumed_from"), JsonValue(false));
   EXPECT_EQ(*listed[4].find("bytes"), JsonValue(1500));
   EXPECT_TRUE(listed[4].find("written_unix")->is_null());
+  for (const std::string start : {R"({"step": 100})", R"({"step": 100, "resumed_from": "/elsewhere/step-00000100"})"}) {
+    write_file(folder_ / "run.json", R"({"starts": [)" + start + "]}");
+    EXPECT_FALSE(contains(run({"ls", folder_.path()}).out, "went on from it")) << start;
+  }
   const Outcome one = run({"ls", folder_ / "step-00000100"});
   EXPECT_EQ(one.code, 65);
   expect_parts(one.err, {"step-00000100: is one checkpoint", "ckpt show"});

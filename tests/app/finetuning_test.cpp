@@ -227,7 +227,8 @@ TEST_F(AddedTokens, TrainWholeBesideAdapters) {
   expect_one_line(start("frozen", {lora}), 64,
                   {"model.vocab_size = 261", "has 259 tokens", "model.embed_tokens.weight", "one of those tokens as a target",
                    "name embed_tokens in adapter.modules_to_save"});
-  expect_one_line(start("frozen", {"train.freeze=.*embed.*"}), 64, {"model.embed_tokens.weight", "leave it out of train.freeze"});
+  expect_one_line(start("frozen", {"train.freeze=.*embed.*"}), 64,
+                  {"do not train: they stay", "leave model.embed_tokens.weight out of train.freeze, or"});
   expect_one_line(start("frozen", {}, false), 65, {"more_packs", "of 261 tokens", "vocab_size to 261 or more"});
   succeeded(start("lora", {lora, save}));
   expect_parts(read_file(place_ / "lora/run.log"), {" --to peft ", "lora/adapter\n", " --to hf ", "lora/hf\n"});
@@ -280,6 +281,7 @@ TEST_F(AddedTokens, GenerationConfigIsTheDefault) {
                {"--greedy", "--repetition-penalty", "1.5"},
                "repetition_penalty 1.5 (flags"},
               {R"({"do_sample": false, "temperature": 0.5})", {}, {"--greedy"}, "do_sample false (flags"},
+              {R"({"temperature": 0, "top_k": 30, "top_p": 0.9})", {}, {"--greedy"}, "temperature 0 (flags"},
               {R"({"do_sample": false})", {"--temperature", "1"}, {"--temperature", "1"}, ""},
               {R"({"eos_token_id": 258})", {}, {"--temperature", "1"}, ""}};
   for (const auto& row : rows) {
@@ -294,7 +296,8 @@ TEST_F(AddedTokens, GenerationConfigIsTheDefault) {
     expect_parts(taken.err, {row.said.empty() ? "" : file + ": " + row.said});
   }
   for (const auto& [json, said] :
-       {std::pair{R"({"top_p": 1.5})", "--top-p = 1.5"}, {R"({"top_k": "all"})", "top_k = \"all\": must be"}}) {
+       {std::pair{R"({"top_p": 1.5})", "--top-p = 1.5"}, {R"({"top_k": "all"})", "top_k = \"all\": must be"},
+        {R"({"top_k": 40.7})", "top_k = 40.7: must be a whole number"}, {R"({"top_k": 1e300})", "top_k = 1e+300: must be"}}) {
     write_file(file, json);
     expect_one_line(run_program({"generate", "--hf", place_ / "base", "--prompt", "a"}), 65, {file, said});
   }

@@ -183,6 +183,11 @@ TEST_F(ImportCommand, RanksOfSbatchAreThoseOfSrun) {
   expect_parts(succeeded(run_program({"import", script})).err,
                {"the run, once --output c.json has written it\n", "sbatch --nodes=2 --ntasks-per-node=4 --gpus-per-task=1 ",
                 "/train.sbatch ", " c.json --set "});
+  for (const std::string command : {"torchrun --nnodes $SLURM_NNODES --nproc_per_node 4 ",
+                                    "srun --nodes 2 --ntasks-per-node=4 python "}) {
+    write_file(script, "#SBATCH -N 2\n" + command + "pretrain_gpt.py --lr 1e-4\n");
+    expect_parts(succeeded(run_program({"import", script})).err, {"  sbatch --nodes=2 --ntasks-per-node=4 "});
+  }
   for (const auto& [command, start] :
        {std::pair{"torchrun --nnodes 2 --nproc_per_node 4 pretrain_gpt.py --lr 1e-4\n", "train --import "},
         {"accelerate launch --num_machines 2 --num_processes 8 sft.py --learning_rate 1e-4 --output_dir o\n", "train --import "}}) {

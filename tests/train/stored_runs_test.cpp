@@ -244,6 +244,8 @@ TEST_F(StoredRuns, OtherAdaptersAreRefusedWithConsent) {
                                   "adapter.exclude_modules=[\"q_proj\"]", "adapter.layers=[0]"})
     expect_error<ConfigError>([&] { on("3", {other}); },
                               {other.substr(0, other.find('=')) + " = ", "another run.dir, or", "--to peft"});
+  expect_error<ConfigError>([&] { on("3", {"adapter.r=4", "optimizer.type=lion"}); },
+                            {"(was \"adamw\")", "model.init_from = the model that these adapters began with", "--to peft"});
   expect_error<ConfigError>(
       [&] {
         on("3", {R"(adapter.target_modules=["model.layers.0.self_attn.q_proj","model.layers.0.self_attn.k_proj",
@@ -258,8 +260,8 @@ TEST_F(StoredRuns, OtherAdaptersAreRefusedWithConsent) {
       [&] {
         train(settings("full", {"run.steps=3", "adapter.type=lora"}));
       },
-      {"adapter.type = \"lora\" (was null)", "begin there, as tensors and states have that adapter.type",
-       "with model.init_from = "});
+      {"adapter.type = \"lora\" (was null)", "begin in another run.dir with model.init_from = " + newest(folder_ / "full/ckpt"),
+       "because the checkpoint's tensors and states are those of the earlier adapter.type"});
 }
 
 std::string id_in(const std::string& run) { return run_id_of(read_json_file(run + "/config.resolved.json")); }

@@ -134,7 +134,7 @@ std::optional<std::string> refuse_frozen_rows(const TrainConfig& config, std::sp
   const AddedTokens added = added_tokens_in(sources, rows, all_rows, most);
   if (added.tokens == 0 && !added.is_part) return std::nullopt;
   const std::string text = fmt::format(
-      "model.vocab_size = {}: model.init_from = {} has {} tokens, and the rows that are added to {} do not train, so that these "
+      "model.vocab_size = {}: model.init_from = {} has {} tokens, and the rows that are added to {} do not train: they "
       "stay the mean of the others; {} has {}; {}, or prepare the data with the folder's own tokens",
       all_rows, initial.folder, rows, fmt::join(frozen, " and "), added.where,
       added.counted_at ? fmt::format("one of those tokens as a target, its token {}", *added.counted_at)
@@ -144,8 +144,8 @@ std::optional<std::string> refuse_frozen_rows(const TrainConfig& config, std::sp
                                          ? fmt::format(" (of each source the first {} tokens were read)", with_commas(most))
                                          : ""),
       config.adapter.type         ? fmt::format("name {} in adapter.modules_to_save", fmt::join(modules, " and "))
-      : config.train.only.empty() ? std::string("leave these out of train.freeze")
-                                  : std::string("name these in train.only"));
+      : config.train.only.empty() ? fmt::format("leave {} out of train.freeze", fmt::join(frozen, " and "))
+                                  : fmt::format("name {} in train.only", fmt::join(frozen, " and ")));
   if (added.counted_at) throw ConfigError(text);
   return text;
 }

@@ -93,8 +93,7 @@ void add_boundaries(JsonValue& out, const DataConfig& data, const DataConfig& ot
   out.set("data.eod", eod);
 }
 
-constexpr std::string_view kBeginAnew =
-    "name another run.dir, or set what is there aside by --set run.overwrite=true. To go on from it,";
+constexpr std::string_view kBeginAnew = "name another run.dir, or set what is there aside by --set run.overwrite=true";
 
 // A key of another value than the checkpoint's run had.
 struct OtherValue {
@@ -102,7 +101,7 @@ struct OtherValue {
   std::string allowed;  // the name in checkpoint.allow that consents; "": nothing does
 };
 
-// A list of many names is shown by their ends.
+// A list of many names is one of modules, and is shown by their ends.
 std::string shown_value(const std::string& json) {
   constexpr std::size_t kMost = 4;
   if (!json.starts_with('[')) return json;
@@ -123,17 +122,22 @@ std::string shown_value(const std::string& json) {
     std::string& names = consent.empty() ? fixed : allowed;
     names += fmt::format("{}{}", names.empty() ? "" : ", ", consent.empty() ? difference.path : in_quotes(consent));
   }
-  const bool are_adapters = fixed.starts_with("adapter") && had_adapters;
+  const bool are_adapters = had_adapters && std::ranges::any_of(others, [](const OtherValue& other) {
+                              return other.allowed.empty() && other.difference.path.starts_with("adapter.");
+                            });
   const std::string go_on =
       fixed.empty()
           ? fmt::format("list {} in checkpoint.allow", allowed)
-          : fmt::format("begin there, as tensors and states have that {}, with model.init_from = {}", fixed,
+          : fmt::format("begin in another run.dir with model.init_from = {}, because the checkpoint's tensors and states are those "
+                        "of the earlier {}",
                         are_adapters
                             ? "the model that these adapters began with, or with them merged into it (trident convert --from "
                               "ckpt --to peft, then --from peft BASE ADAPTER --to ckpt OUT)"
-                            : resume.folder);
+                            : resume.folder,
+                        fixed);
   throw ConfigError(
-      fmt::format("{}: the checkpoint {} is of another run; {} give what was, or {}", values, resume.folder, kBeginAnew, go_on));
+      fmt::format("{}: the checkpoint {} was trained with other values; {}. To go on from it, give the earlier values, or {}",
+                  values, resume.folder, kBeginAnew, go_on));
 }
 
 std::string found_text(const ManifestTensor* tensor) {
@@ -380,8 +384,8 @@ void check_resumed_data(const TrainConfig& config, const std::vector<DataFacts>&
     const auto path = [](const WeightedPath& source) { return source.path; };
     const bool is_same = std::ranges::equal(config.data.train, config_of(resume).config.data.train, {}, path, path);
     throw ConfigError(
-        fmt::format("data.train: {} the checkpoint {} was trained with: now {}, then {}; {} {}, or list \"data.train\" in "
-                    "checkpoint.allow",
+        fmt::format("data.train: {} the checkpoint {} was trained with: now {}, then {}; {}. To go on from it, {}, or "
+                    "list \"data.train\" in checkpoint.allow",
                     is_same ? "the files are others by now than those" : "other data than", resume.folder, difference->a,
                     difference->b, kBeginAnew, is_same ? "put the earlier ones back" : "name those"));
   }

@@ -129,8 +129,9 @@ void RankLoop::open() {
   const std::vector<std::string> hosts = gather_texts(world(), stream(), host_name());
   // Weights were read by blocks through the heap, which glibc would keep for the whole run. Ranks that are threads have one heap.
   if ((checkpoints_.resume() || inputs_.initial) && (rank() == 0 || here_.board != nullptr)) ::malloc_trim(0);
+  const std::string from = checkpoints_.resume() ? checkpoints_.resume()->folder : "";
   if (rank() == 0 && !leaves_files_)
-    write_start_file([&] { run_start_ = write_run_start(plan_.config.run.dir, plan_, updates(), hosts); });
+    write_start_file([&] { run_start_ = write_run_start(plan_.config.run.dir, plan_, updates(), from, hosts); });
   // Everywhere: the last step whose evaluation is in the files. Also a barrier: the peak is measured while nobody else works.
   std::array<std::int64_t, 2> of_rank_0{last_eval_at_, run_start_};
   world().all_reduce(stream(), TensorView(of_rank_0.data(), DType::kI64, {2}), ReduceOp::kMax);

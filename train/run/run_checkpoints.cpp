@@ -214,6 +214,7 @@ void RunCheckpoints::say_page_locked(std::int64_t bytes, const Say& say) const {
 }
 
 void RunCheckpoints::save(const TrainingState& state, const Say& say) {
+  const double start = monotonic_seconds(), blocked_before = blocked_seconds_;
   if (plan_.config.checkpoint.every.on_the_way().epochs) finish(say);  // few saves, each of which somebody wants
   if (stage_ != Stage::kNone) {
     if (rank_ == 0) say(fmt::format("no checkpoint of step {}: that of step {} is still being written", state.updates, state_.updates));
@@ -225,7 +226,7 @@ void RunCheckpoints::save(const TrainingState& state, const Say& say) {
   if (writer_ == nullptr && !make_ready(say)) return;
   writer_->start(directory_ + "/" + temporary_name(state.updates, token_));
   stage_ = Stage::kWriting;
-  blocked_seconds_ += monotonic_seconds() - started_;
+  blocked_seconds_ = blocked_before + monotonic_seconds() - start;  // finish() adds only a part of its time
 }
 
 // Whether no rank has an error; the first that has one says so.

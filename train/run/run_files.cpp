@@ -46,10 +46,10 @@ JsonValue::Array starts_in(const std::string& folder) {
 
 }  // namespace
 
-std::int64_t step_of_last_start(const std::string& folder) {
+std::string resumed_from_in(const std::string& folder) {
   const JsonValue::Array starts = starts_in(folder);
-  const JsonValue* const step = starts.empty() || !starts.back().is_object() ? nullptr : starts.back().find("step");
-  return step != nullptr && step->is_integer() ? step->as_integer() : -1;
+  const JsonValue* const from = starts.empty() || !starts.back().is_object() ? nullptr : starts.back().find("resumed_from");
+  return from != nullptr && from->is_string() ? from->as_string() : "";
 }
 
 namespace {
@@ -75,7 +75,7 @@ std::vector<std::string> command_of_process() {
 }  // namespace
 
 std::int64_t write_run_start(const std::string& folder, const RunPlan& plan, std::int64_t step,
-                             const std::vector<std::string>& hosts) {
+                             const std::string& resumed_from, const std::vector<std::string>& hosts) {
   const std::int64_t start = std::llround(1e3 * unix_seconds());
   std::error_code ignored;
   JsonValue::Array starts = starts_in(folder);
@@ -83,8 +83,11 @@ std::int64_t write_run_start(const std::string& folder, const RunPlan& plan, std
   std::vector<std::string> nodes;
   for (const std::string& host : hosts)
     if (std::ranges::find(nodes, host) == nodes.end()) nodes.push_back(host);
+  JsonValue from;
+  if (!resumed_from.empty()) from = std::filesystem::absolute(resumed_from, ignored).string();
   starts.push_back(JsonValue::Object{{"time", 1e-3 * static_cast<double>(start)},
                                      {"step", step},
+                                     {"resumed_from", std::move(from)},
                                      {"ranks", plan.world_size()},
                                      {"layout", layout_json(plan)},
                                      {"hosts", texts(nodes)},

@@ -29,16 +29,16 @@ void write_config_file(const std::string& folder, const TrainConfig& config);
 // null: not said.
 void write_plan_file(const std::string& folder, const RunPlan& plan, const ArenaPlan& memory,
                      const std::array<double, kNumAxes>& bytes_sent, const JsonValue& step);
-// run.json: {"id", "starts": [{"time", "step", "ranks", "layout", "hosts", "version", "command", "working_dir", "ended"}, ...]},
-// the last 1000 starts. "layout" is layout_json(). "ended" of a start that did not die: {"time", "step", "exit_code", "why"}. Times
-// are unix seconds. Whole files or none. The first returns what the second knows the start by, which writes nothing where the file
-// does not have that start or has its end. StorageError.
+// run.json: {"id", "starts": [{"time", "step", "resumed_from", "ranks", "layout", "hosts", "version", "command", "working_dir",
+// "ended"}, ...]}, the last 1000 starts. "resumed_from" is the path of a checkpoint, or null. "layout" is layout_json(). "ended" of
+// a start that did not die: {"time", "step", "exit_code", "why"}. Times are unix seconds. Whole files or none. The first returns
+// what the second knows the start by, which writes nothing where the file does not have that start or has its end. StorageError.
 std::int64_t write_run_start(const std::string& folder, const RunPlan& plan, std::int64_t step,
-                             const std::vector<std::string>& hosts);
+                             const std::string& resumed_from, const std::vector<std::string>& hosts);
 void write_run_end(const std::string& folder, const RunPlan& plan, std::int64_t start, std::int64_t step, int exit_code,
                    std::string_view why);
-// The step that the last start there began at, which its checkpoint is kept for; -1 where no file says it.
-std::int64_t step_of_last_start(const std::string& folder);
+// The checkpoint that the last start there went on from, which is kept for it; "" where no file says one.
+std::string resumed_from_in(const std::string& folder);
 // How the last start there ended if not by itself: "ended with 76: rank 1 was killed", or that it has no end, because it was killed
 // or its machine failed; else "". For who has the folder.
 std::string bad_end(const std::string& folder);

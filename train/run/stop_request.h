@@ -17,8 +17,9 @@ namespace trident {
 // was meant send it twice.
 inline constexpr double kSameRequestSeconds = 0.25;
 
-// While alive, the first of the given signals only asks; a second request ends the process at once. A SIGINT
-// or SIGHUP that was ignored (a background job of a shell, nohup) stays ignored. The destructor restores what was there. One object at a time in a process.
+// While alive, the first of the given signals only asks; a second request, by any of them, ends the process at once. A SIGINT or
+// SIGHUP that was ignored (a background job of a shell, nohup) stays ignored. The destructor restores what was there. One object at
+// a time in a process.
 //
 // The signals are blocked on the thread that makes the object, and on all that it starts meanwhile: matrix kernels (oneDNN 2.6's
 // sgemm) use the stack pointer for memory of the heap, where a signal's frame would be written. A thread of the object takes them
