@@ -163,7 +163,9 @@ ReportSection runs_section(const std::vector<RunFolder>& runs) {
       const double share = counted / static_cast<double>(run.metrics.size());
       add("counted targets", share, percent_text(share), "of all tokens, mean of the logged steps");
       add("tokens/s", speed, rounded_text(speed),
-          std::isfinite(mfu) ? fmt::format("{} MFU, last logged step", percent_text(mfu)) : "last logged step");
+          std::isfinite(mfu)
+              ? fmt::format("{} MFU{}, last logged step", percent_text(mfu), std::isfinite(masked) ? " (masked)" : "")
+              : "last logged step");
     }
     if (!numbers.numbers.empty()) section.blocks.emplace_back(std::move(numbers));
     BulletList facts{{fmt::format("State: {}", state_text(run)), fmt::format("Folder: {}", run.path)}};

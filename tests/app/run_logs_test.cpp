@@ -23,7 +23,7 @@ std::vector<std::string> run_with(const std::vector<std::string>& more) { return
 
 TEST(RunLogs, EventsSayWhatTheMetricsSay) {
   const Workplace place;
-  const ProgramOutcome outcome = succeeded(place.train(run_with({"data.valid=" + (place / "valid")})));
+  const ProgramOutcome outcome = succeeded(place.train(run_with({"data.valid=" + (place / "valid"), "model.sliding_window=8"})));
   const std::vector<std::string> files = testing::event_files(place / "run");
   ASSERT_EQ(files.size(), 1u);
   const std::vector<ReadEvent> events = read_event_file(files[0]);
@@ -47,6 +47,7 @@ TEST(RunLogs, EventsSayWhatTheMetricsSay) {
     expect("perf/step_ms", number(m, "step_ms"));
     expect("perf/tokens_per_s", number(m, "tokens_per_s"));
     expect("perf/mfu", number(m, "mfu"));
+    expect("perf/mfu_masked", number(m, "mfu_masked"));
     const auto of_peak = [](const JsonValue& line) { return number(line, "mfu") * number(line, "step_ms"); };
     if (outcome.out.find("mfu is a share of") == std::string::npos) {
       EXPECT_NEAR(of_peak(m), of_peak(metrics[0]), 1e-9);
