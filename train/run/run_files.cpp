@@ -44,16 +44,6 @@ JsonValue::Array starts_in(const std::string& folder) {
   }
 }
 
-}  // namespace
-
-std::int64_t step_of_last_start(const std::string& folder) {
-  const JsonValue::Array starts = starts_in(folder);
-  const JsonValue* const step = starts.empty() || !starts.back().is_object() ? nullptr : starts.back().find("step");
-  return step != nullptr && step->is_integer() ? step->as_integer() : -1;
-}
-
-namespace {
-
 JsonValue texts(const std::vector<std::string>& values) {
   JsonValue::Array items;
   for (const std::string& value : values) items.emplace_back(on_one_line(value));
@@ -73,6 +63,12 @@ std::vector<std::string> command_of_process() {
 }
 
 }  // namespace
+
+std::int64_t step_of_last_start(const std::string& folder) {
+  const JsonValue::Array starts = starts_in(folder);
+  const JsonValue* const step = starts.empty() || !starts.back().is_object() ? nullptr : starts.back().find("step");
+  return step != nullptr && step->is_integer() ? step->as_integer() : -1;
+}
 
 std::int64_t write_run_start(const std::string& folder, const RunPlan& plan, std::int64_t step,
                              const std::vector<std::string>& hosts) {
