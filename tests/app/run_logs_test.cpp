@@ -23,7 +23,8 @@ std::vector<std::string> run_with(const std::vector<std::string>& more) { return
 
 TEST(RunLogs, EventsSayWhatTheMetricsSay) {
   const Workplace place;
-  const ProgramOutcome outcome = succeeded(place.train(run_with({"data.valid=" + (place / "valid"), "model.sliding_window=8"})));
+  const ProgramOutcome outcome =
+      succeeded(place.train(run_with({"data.valid=" + (place / "valid"), "data.reset_attention_mask=true"})));
   const std::vector<std::string> files = testing::event_files(place / "run");
   ASSERT_EQ(files.size(), 1u);
   const std::vector<ReadEvent> events = read_event_file(files[0]);
