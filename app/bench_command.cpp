@@ -21,7 +21,7 @@ namespace {
 constexpr std::size_t kMostProfileBytes = 1 << 20;  // ten times the largest so far
 
 // The file is written at the end: one that cannot be, or a disk without room for it, is refused before anything is measured.
-// Whether it was written: other programs that disturbed a profile of this machine leave an earlier one in its place.
+// Returns whether it was written: other programs that disturbed a profile of this machine leave an earlier one in its place.
 bool calibrate(const std::string& file, CalibrateOptions options, const CommandContext& context) {
   const Interruption interruption(fmt::format("{} was not written", file));  // else what is measured with would be left behind
   {
@@ -55,8 +55,8 @@ void calibrate_this_machine(CalibrateOptions options, const CommandContext& cont
   if (calibrate(file, std::move(options), context))
     context.out << fmt::format("kept as {}: runs on this machine are predicted by it\n", on_one_line(file));
   else
-    context.out << fmt::format("not kept: {} has an earlier one, by which runs on this machine are still predicted; delete it to "
-                               "keep the next one whatever disturbs it\n", on_one_line(file));
+    context.err << fmt::format("warning: not kept: {} has an earlier one, by which runs on this machine are still predicted; "
+                               "delete it to keep the next one whatever disturbs it\n", on_one_line(file));
 }
 
 }  // namespace

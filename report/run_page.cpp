@@ -164,7 +164,7 @@ ReportSection runs_section(const std::vector<RunFolder>& runs) {
       add("counted targets", share, percent_text(share), "of all tokens, mean of the logged steps");
       add("tokens/s", speed, rounded_text(speed),
           std::isfinite(mfu)
-              ? fmt::format("{} {}, last logged step", percent_text(mfu), std::isfinite(masked) ? "MFU (masked)" : "MFU")
+              ? fmt::format("{} MFU{}, last logged step", percent_text(mfu), std::isfinite(masked) ? " (masked)" : "")
               : "last logged step");
     }
     if (!numbers.numbers.empty()) section.blocks.emplace_back(std::move(numbers));

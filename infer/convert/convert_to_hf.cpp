@@ -249,13 +249,15 @@ class Exporter {
     return ids;
   }
 
-  // Generation stops at the ends that were trained. config.json has one, and generation_config.json may have several.
-  static void write_ends(const std::string& to, const std::vector<std::int32_t>& ends) {
+  // Generation stops at the ends that were trained. config.json has one, and generation_config.json may have several. Without
+  // `replaces` a file keeps the end that it names.
+  static void write_ends(const std::string& to, const std::vector<std::int32_t>& ends, bool replaces) {
     if (ends.empty()) return;
     const auto write = [&](std::string_view name, const JsonValue& value) {
       const std::string path = fmt::format("{}/{}", to, name);
       if (!file_exists(path)) return;
       JsonValue json = read_json_file(path);
+      if (!replaces && json.find("eos_token_id") != nullptr) return;
       json.set("eos_token_id", value);
       write_file(path, to_json_text(json, 2) + "\n");
     };
@@ -286,9 +288,7 @@ class Exporter {
     if (!name) return;
     const auto files = files_of_built_in(*name);
     for (const auto& [file, text] : files) write_file(to + "/" + file, text);
-    const std::string config = to + "/" + std::string(kConfigName);
-    if (!files.empty() && read_json_file(config).find("eos_token_id") == nullptr)
-      write_ends(to, {*load_tokenizer(*name)->special_ids().eod});
+    if (!files.empty()) write_ends(to, {*load_tokenizer(*name)->special_ids().eod}, false);
     if (*name == "cl100k")
       warnings.push_back("there are no tokenizer's files, because cl100k is built in; with --hf give --tokenizer cl100k");
   }
@@ -320,7 +320,7 @@ class Exporter {
       for (const JsonMember& id : ids) json.set(id.key, id.value);
       write_file(generation, to_json_text(json, 2) + "\n");
     }
-    if (tokenizer) write_ends(to, ends_of_model(source_));  // into both files
+    if (tokenizer) write_ends(to, ends_of_model(source_), true);  // into both files
   }
 
   WeightsSource source_;

@@ -305,7 +305,7 @@ void warn_of_training_data(const EvalOptions& options, const DataConfig& data, s
     }
 }
 
-// A mean over answers of which half are bad ones.
+// The mean is over answers of which half are bad ones.
 void warn_of_pairs(const EvalOptions& options, std::vector<std::string>& notes) {
   for (const NamedPrefix& set : options.sets)
     if (origin_in_record(set.prefix).pairs)

@@ -262,8 +262,8 @@ TEST_F(PackedRun, AnEpochTakesEveryTargetOnceAndTheStartSaysSo) {
   const std::vector<std::string> one_update = settings({"run.epochs=1", fmt::format("batch.global={}", packs), "batch.micro=1"});
   expect_parts(
       place_.train(plus(one_update, {"lr_schedule.type=cosine"})).err,
-      {fmt::format("run.epochs = 1: so often {0} packs are one update of batch.global = {0}, whose learning rate is 0", packs),
-       fmt::format("nothing would be learned; --set batch.global=1 --set batch.micro=1 makes {} updates; a smaller", packs)});
+      {fmt::format("run.epochs = 1: {0} packs make one update of batch.global = {0}. It is the last", packs),
+       fmt::format("would change nothing; --set batch.global=1 --set batch.micro=1 makes {} updates; a smaller", packs)});
   const std::vector<JsonValue> alone = train(plus(one_update, {"lr_schedule.type=constant"}), "alone");
   ASSERT_EQ(alone.size(), 1u);
   EXPECT_EQ(number(alone.front(), "loss_tokens"), static_cast<double>(stats_.targets));
@@ -392,7 +392,7 @@ TEST_F(PackedRun, EvaluationsTakePacksAsTrainingDoes) {
 
 // Every document of four tokens has two targets that count.
 TEST_F(TrainingRun, AMaskSaysWhichTargetsCount) {
-  const Documents documents(400, std::vector<std::int32_t>{3, 1, 4, 5});
+  const Documents documents(400, std::vector<std::int32_t>{12, 1, 4, 5});  // "-" is 12
   std::vector<std::uint8_t> counts;
   for (int t = 0; t < 1600; ++t) counts.push_back(t % 4 >= 2);
   const std::string chat = place_ / "chat";
@@ -412,7 +412,7 @@ TEST_F(TrainingRun, AMaskSaysWhichTargetsCount) {
                 fmt::format("token accuracy {:.4f}", number(valid, "valid_mean_token_accuracy"))});
   EXPECT_NE(read_file(place_ / "alone/run.log").find("chat, 1,600 tokens, 49 samples of 32 tokens, targets by its .mask"),
             std::string::npos);
-  expect_parts(read_file(place_ / "alone/run.log"), {"next:   trident generate --ckpt ", "alone --prompt "});
+  expect_parts(read_file(place_ / "alone/run.log"), {"next:   trident generate --ckpt ", "alone --prompt TEXT"});
   // The right targets of a mask and of its opposite are those of both.
   const auto correct_of = [&](const char* name, int from, int to) {
     std::vector<std::uint8_t> bits;

@@ -24,8 +24,8 @@ enum class Takes : std::uint16_t {
   kTexts = 1024,    // a list of texts; with kString, a text stands for a list of one
   kAxes = 512,      // {"tp": n, "dp": n, "pp": n}, any of them, with integers n in the option's range
   kLayouts = 2048,  // a list of layouts such as "2DP x 4PP x 4TP", or of objects with keys of `parallel`
-  kMessages = 8192,  // beside kTexts: in the place of a text the messages of a conversation
   kShare = 4096,    // beside kInteger: a number between 0 and 1, both excluded
+  kMessages = 8192,  // beside kTexts: in the place of a text the messages of a conversation
 };
 constexpr Takes operator|(Takes a, Takes b) { return static_cast<Takes>(static_cast<unsigned>(a) | static_cast<unsigned>(b)); }
 constexpr bool takes(Takes set, Takes kind) { return (static_cast<unsigned>(set) & static_cast<unsigned>(kind)) != 0; }

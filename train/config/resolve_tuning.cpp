@@ -194,7 +194,7 @@ std::shared_ptr<const Tuning> resolve_tuning(const TrainConfig& config, const Mo
       matched.insert(tensor);
     }
     if (matches) continue;
-    // Parts of names are what PEFT takes.
+    // PEFT takes parts of names.
     const std::string plain = plain_of(pattern), within = fmt::format(".{}.", plain);
     const auto has_part = [&](const NamedTensor& name) {
       return fmt::format(".{}.", name.first).find(within) != std::string::npos;

@@ -267,8 +267,8 @@ void refuse_one_update(const RunInputs& inputs) {
   const std::string smaller =
       most < 2 ? "" : fmt::format("--set batch.global={} --set batch.micro=1 makes {} updates; ", least, most);
   throw ConfigError(fmt::format(
-      "run.epochs = {}: so often {} are one update of batch.global = {}, whose learning rate is 0, at which lr_schedule "
-      "ends: nothing would be learned; {}{}a larger run.epochs makes more",
+      "run.epochs = {}: {} make one update of batch.global = {}. It is the last of lr_schedule, at rate 0, and would change "
+      "nothing; {}{}a larger run.epochs makes more",
       *config.run.epochs, counted(samples, config.data.is_packed() ? "pack" : "sample"), config.batch.global, smaller,
       config.data.is_packed() ? "a smaller --sequence of trident data pack makes more of them, and " : ""));
 }

@@ -38,7 +38,7 @@ struct StepMetrics {
   std::optional<double> mfu;     // model FLOPs over the peak (train/run/peak_flops.h), in [0, 1]; nothing: peak unknown
   std::optional<double>
       masked_flops_share;        // of those, with the keys that are seen alone; nothing: no token sees less than all before it
-  // The share that is computed is what people are shown.
+  // Returns mfu of the keys and logits that are computed; people are shown this one.
   std::optional<double> computed_mfu() const { return mfu ? std::optional(*mfu * masked_flops_share.value_or(1)) : mfu; }
   std::int64_t peak_bytes = 0;   // arena high-water, maximum over ranks
   std::array<std::int64_t, kNumAxes> comm_bytes{};  // logical ones sent in the step, summed over ranks

@@ -47,7 +47,7 @@ std::string prometheus_text(const RunGauges& g) {
       of_step(&StepMetrics::skipped), "counter");
   add("tokens_per_second", "Tokens per second in that step, all ranks.", of_step(&StepMetrics::tokens_per_s));
   add("step_seconds", "Wall time of that step.", g.logged ? std::optional(1e-3 * g.logged->step_ms) : std::nullopt);
-  add("mfu_ratio", "Model FLOPs over the peak, 0 to 1; attention as far as tokens see.",
+  add("mfu_ratio", "Model FLOPs over the peak, 0 to 1; attention as far as tokens see, logits of targets that count.",
       g.logged ? g.logged->computed_mfu() : std::nullopt);
   add("eta_seconds", "Predicted time to the last step.", of_step(&StepMetrics::seconds_left));
   add("valid_loss", "Validation loss of the newest evaluation, nats per token; of pairs, per pair.", g.valid_loss);

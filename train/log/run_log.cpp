@@ -30,7 +30,7 @@ std::vector<Scalar> scalars_of(const StepMetrics& m) {
                               {"perf/tokens_per_s", m.tokens_per_s},
                               {"mem/peak_allocated_bytes", static_cast<double>(m.peak_bytes)}};
   if (m.mfu) scalars.push_back({"perf/mfu", *m.mfu});
-  if (m.masked_flops_share && m.mfu) scalars.push_back({"perf/mfu_masked", *m.computed_mfu()});
+  if (m.mfu && m.masked_flops_share) scalars.push_back({"perf/mfu_masked", *m.computed_mfu()});
   if (m.loss_scale) scalars.push_back({"train/loss_scale", *m.loss_scale});
   if (m.token_accuracy) scalars.push_back({"train/mean_token_accuracy", *m.token_accuracy});
   if (m.rewards) {

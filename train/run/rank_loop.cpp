@@ -88,13 +88,18 @@ void RankLoop::save_what_is_left() {
 TrainingState RankLoop::state() {
   const TrainerPosition position = trainer_.position();
   TrainingState state;
-  state.updates = position.updates, state.batches = position.batches, state.position = position.position;
-  state.skipped = summary_.skipped, state.skipped_in_a_row = skipped_in_a_row_;
-  state.samples = begun_.samples + new_updates() * plan_.config.batch.global, state.tokens = tokens();
+  state.updates = position.updates;
+  state.batches = position.batches;
+  state.position = position.position;
+  state.skipped = summary_.skipped;
+  state.skipped_in_a_row = skipped_in_a_row_;
+  state.samples = begun_.samples + new_updates() * plan_.config.batch.global;
+  state.tokens = tokens();
   state.loss_scale = position.loss_scale.scale;
   state.loss_scale_clean_steps = position.loss_scale.clean_steps;
   state.loss_scale_overflows_left = position.loss_scale.overflows_left;
-  state.best_valid_loss = checkpoints_.best_valid().loss, state.best_valid_step = checkpoints_.best_valid().step;
+  state.best_valid_loss = checkpoints_.best_valid().loss;
+  state.best_valid_step = checkpoints_.best_valid().step;
   state.last_eval = last_eval_at_;
   if (rank() == 0) {
     state.blend_start = loader_.blend_start().position;
@@ -337,11 +342,18 @@ void RankLoop::note_times(const std::array<double, kNumWaitedFor>& waited_before
 // A rank knows these of a step by itself.
 StepMetrics RankLoop::metrics_of(const StepResult& result, double seconds) const {
   StepMetrics metrics;
-  metrics.step = updates(), metrics.loss = result.loss, metrics.grad_norm = result.grad_norm, metrics.lr = result.lr;
+  metrics.step = updates();
+  metrics.loss = result.loss;
+  metrics.grad_norm = result.grad_norm;
+  metrics.lr = result.lr;
   if (plan_.compute == DType::kF16) metrics.loss_scale = result.loss_scale;
-  metrics.skipped = summary_.skipped, metrics.tokens = tokens();
-  metrics.loss_tokens = result.counted, metrics.token_accuracy = result.token_accuracy, metrics.rewards = result.rewards;
-  metrics.step_ms = 1e3 * seconds, metrics.tokens_per_s = static_cast<double>(plan_.tokens_per_step()) / seconds;
+  metrics.skipped = summary_.skipped;
+  metrics.tokens = tokens();
+  metrics.loss_tokens = result.counted;
+  metrics.token_accuracy = result.token_accuracy;
+  metrics.rewards = result.rewards;
+  metrics.step_ms = 1e3 * seconds;
+  metrics.tokens_per_s = static_cast<double>(plan_.tokens_per_step()) / seconds;
   // Nothing before the first update comes again: an evaluation at the start, memory that is met for the first time.
   const double per_update =
       new_updates() == 1 ? seconds : (monotonic_seconds() - first_update_at_) / static_cast<double>(new_updates() - 1);

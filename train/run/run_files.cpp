@@ -44,16 +44,6 @@ JsonValue::Array starts_in(const std::string& folder) {
   }
 }
 
-}  // namespace
-
-std::string resumed_from_in(const std::string& folder) {
-  const JsonValue::Array starts = starts_in(folder);
-  const JsonValue* const from = starts.empty() || !starts.back().is_object() ? nullptr : starts.back().find("resumed_from");
-  return from != nullptr && from->is_string() ? from->as_string() : "";
-}
-
-namespace {
-
 JsonValue texts(const std::vector<std::string>& values) {
   JsonValue::Array items;
   for (const std::string& value : values) items.emplace_back(on_one_line(value));
@@ -73,6 +63,12 @@ std::vector<std::string> command_of_process() {
 }
 
 }  // namespace
+
+std::string resumed_from_in(const std::string& folder) {
+  const JsonValue::Array starts = starts_in(folder);
+  const JsonValue* const from = starts.empty() || !starts.back().is_object() ? nullptr : starts.back().find("resumed_from");
+  return from != nullptr && from->is_string() ? from->as_string() : "";
+}
 
 std::int64_t write_run_start(const std::string& folder, const RunPlan& plan, std::int64_t step,
                              const std::string& resumed_from, const std::vector<std::string>& hosts) {

@@ -343,7 +343,9 @@ std::string prompt_of_data(const DataConfig& data) {
   words.resize(valid_prefix(words.substr(0, words.find('\n'))));
   std::size_t end = 0;
   for (std::int64_t word = 0; word < kWords && end != words.npos; ++word) end = words.find(' ', end + 1);
-  return "--prompt " + for_shell(on_one_line(words.substr(0, end)));
+  words = on_one_line(words.substr(0, end));
+  if (words.empty() || words.starts_with('-')) return "--prompt TEXT";  // none, or what would be read as a flag
+  return "--prompt " + for_shell(words);
 }
 
 // Beside the checkpoint trident generate needs the template of the data where it is not that of the tokenizer's folder.
