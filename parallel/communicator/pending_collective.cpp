@@ -5,9 +5,11 @@ namespace trident {
 void BatchOperation::prepare(std::span<CommunicatorOperation* const> members) {
   busy_ = true;
   first_ = nullptr;
+  has_peers_ = false;
   for (std::size_t i = members.size(); i-- > 0;) {
     members[i]->next_ = first_;
     first_ = members[i];
+    has_peers_ = has_peers_ || first_->has_peers();
   }
 }
 

@@ -35,10 +35,12 @@ class BatchOperation final : public CommunicatorOperation {
   void prepare(std::span<CommunicatorOperation* const> members);
   void issue() override;
   bool poll() override;
+  bool has_peers() const override { return has_peers_; }
   std::string describe() const override;
 
  private:
   CommunicatorOperation* first_ = nullptr;  // of those not yet complete
+  bool has_peers_ = false;                  // whether one of its members has
 };
 
 // Operations of one kind: room for `capacity` is reserved at once and touched only as far as so many are in flight.

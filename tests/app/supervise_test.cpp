@@ -153,7 +153,7 @@ TEST_F(Supervise, ASecondSignalIsPassedOnAndAThirdKills) {
     kill(job.process(), SIGTERM);
     ASSERT_TRUE(within(150, [&] { return noted() == after; })) << job.err();
   }
-  EXPECT_EQ(job.wait_to_end(12), 137) << job.err();
+  EXPECT_EQ(job.wait_to_end(12), 137) << job.err();  // in 15 s the second would have killed it
   EXPECT_EQ(noted(), "ruu");
   EXPECT_TRUE(std::ranges::none_of(all, is_running));
 }
@@ -165,8 +165,10 @@ TEST_F(Supervise, WhatDoesNotEndWhenKilledIsNamed) {
   const std::vector<pid_t> all = descendants_of(job.process());
   ASSERT_EQ(all.size(), 1u);
   if (ptrace(PTRACE_SEIZE, all[0], nullptr, nullptr) != 0) GTEST_SKIP() << "this system lets no process trace another";
+  // A second signal kills 15 s later where the third one is taken for the same request.
   for (int times = 1; times <= 3; ++times) {
     kill(job.process(), SIGTERM);
+    ASSERT_TRUE(within(150, [&] { return contains(job.err(), "passed on as SIGUSR1"); })) << job.err();
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
   }
   const std::string line = fmt::format("s after they were killed, processes that \"sh\" started have not ended: pid {};", all[0]);

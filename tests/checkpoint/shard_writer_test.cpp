@@ -98,9 +98,10 @@ namespace {
 // Keeps whoever passes until it is opened.
 class Gate {
  public:
-  void pass() {
+  // False where it is not opened in a minute.
+  [[nodiscard]] bool pass() {
     std::unique_lock lock(mutex_);
-    changed_.wait(lock, [this] { return open_; });
+    return changed_.wait_for(lock, std::chrono::seconds(60), [this] { return open_; });
   }
   void open() {
     {
@@ -176,7 +177,9 @@ TEST_F(ShardWriting, AnUpdateWaitsForItsUnitOnly) {
   for (const SaveCopy& copy : plan.copies) copies_of_first += copy.unit == first;
   std::size_t read = 0;
   test::PromptReads reads([&](void* to, ConstTensorView from) {
-    if (read++ == copies_of_first) second_unit.pass();
+    if (read++ == copies_of_first) {
+      EXPECT_TRUE(second_unit.pass());
+    }
     if (from.data() == begin && changed) read_late = true;
     test::PromptReads::copy(to, from);
   });
@@ -323,7 +326,7 @@ TEST_F(ShardWriting, AWriterMayEndInTheMiddle) {
     writer->start(folder);
     while (!hang->happened()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     std::thread end([&] { writer.reset(); });
-    ends.pass();
+    EXPECT_TRUE(ends.pass());
     hang.reset();
     end.join();
     // No file was finished: their tables are missing.
@@ -350,7 +353,7 @@ TEST_F(ShardWriting, AnEndThatTheDiskHoldsUpIsNamed) {
   writer->start(folder_ / "hangs");
   while (!hang->happened()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   std::thread end([&] { writer.reset(); });
-  named.pass();
+  EXPECT_TRUE(named.pass());
   for (const char* part : {"the end waits for the disk, which has been writing ", "hangs/", ".safetensors for "})
     EXPECT_NE(warned.find(part), std::string::npos) << part << " in " << warned;
   hang.reset();
@@ -381,7 +384,7 @@ TEST_F(ShardWriting, ATaskBehindItReportsItsError) {
   test::wait_for(writer);
   EXPECT_EQ(writer.error(), std::nullopt);
   Gate gate;
-  writer.run([&] { gate.pass(); });
+  writer.run([&] { EXPECT_TRUE(gate.pass()); });
   EXPECT_TRUE(writer.busy());
   EXPECT_THROW(writer.start(folder_ / "b"), InternalError);
   EXPECT_EQ(writer.before_update(rank_.units()[0]), 0);  // a task reads no values

@@ -281,7 +281,9 @@ TEST(Progress, AWaitThatDoesWorkIsNotCounted) {
       return ++looks == 2;
     }
     std::string describe() const override { return "busy"; }
+    bool has_peers() const override { return peers; }
     int looks = 0;
+    bool peers = true;
   } busy;
   Rank rank;
   CpuStream compute("compute", CpuStream::Mode::kImmediate, rank.progress);
@@ -291,6 +293,10 @@ TEST(Progress, AWaitThatDoesWorkIsNotCounted) {
   EXPECT_LT(compute.waited_seconds(), monotonic_seconds() - start - 0.09);
   EXPECT_GT(compute.held_seconds().value(), 0.09) << "work of its operations holds the host, too";
   EXPECT_LE(compute.held_seconds().value(), monotonic_seconds() - start);
+  const double held = compute.held_seconds().value();
+  busy.looks = 0, busy.peers = false;
+  compute.enqueue(busy);
+  EXPECT_EQ(compute.held_seconds().value(), held) << "nobody is waited for";
   CpuStream queue("queue", CpuStream::Mode::kQueue, rank.progress);
   EXPECT_FALSE(queue.held_seconds().has_value()) << "what it advances, other instructions do beside their own";
 }

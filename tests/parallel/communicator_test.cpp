@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <mutex>
+#include <optional>
 #include <string_view>
 #include <vector>
 
@@ -85,6 +86,23 @@ TEST(CommunicatorBase, GroupsCountForThemselvesAndResetToZero) {
 }
 
 // Equal where ranks called the same in the same order, and of every word of a call.
+// Alone, or in a group scope: a group of one moves bytes and holds nobody.
+TEST(CommunicatorBase, OperationsWithPeersHoldTheHost) {
+  for (const int ranks : {1, 2})
+    launch_threads(ranks, [ranks](RankContext& c) {
+      Values x(DType::kF32, 1000);
+      for (const bool grouped : {false, true}) {
+        const double before = c.compute.held_seconds().value();
+        {
+          std::optional<GroupScope> scope;
+          if (grouped) scope.emplace(c.world);
+          for (int call = 0; call < 2; ++call) c.world.all_reduce(c.compute, x.view(), ReduceOp::kSum);
+        }
+        EXPECT_EQ(c.compute.held_seconds().value() > before, ranks > 1) << ranks << ' ' << grouped;
+      }
+    });
+}
+
 TEST(CommunicatorBase, HistoryTellsCallsApart) {
   launch_threads(2, [&](RankContext& c) {
     Values x(DType::kF32, 8), y(DType::kF64, 8);

@@ -22,13 +22,14 @@ if [[ ${FAKE_BUILD:-} == unconfigured ]]; then hang; fi
 touch "$4/CMakeCache.txt"
 echo "-- CUDA: 13.0.88 for 90a-real, cuDNN 9.19.0, NCCL 2.28.9"
 SH
-# With FAKE_LIMIT the time is over as soon as something hangs.
+# With FAKE_LIMIT the time is over as soon as something hangs, and after a minute.
 stand_in bin/timeout <<'SH'
 #!/bin/bash
 [[ -n ${FAKE_LIMIT:-} ]] || exec /usr/bin/timeout "$@"
 "${@:4}" &
+end=$((SECONDS + 60))
 while kill -0 $! 2>/dev/null; do
-  if [[ -e $FAKE_PLACE/hangs ]]; then rm "$FAKE_PLACE/hangs"; kill $!; wait $! || exit 124; fi
+  if [[ -e $FAKE_PLACE/hangs ]] || ((SECONDS > end)); then rm -f "$FAKE_PLACE/hangs"; kill $!; wait $! || exit 124; fi
   sleep 0.02
 done
 wait $!

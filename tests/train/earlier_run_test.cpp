@@ -201,8 +201,9 @@ TEST_F(EarlierRun, AllOrNoneAreMoved) {
 TEST(RefuseIfWritten, WaitsForADyingWriter) {
   const TemporaryFolder folder;
   std::string refusal;
-  double died_after = 2;
-  while (died_after > 1) {  // else a busy machine kept it alive
+  double died_after = 2;  // more than 1 s: a busy machine kept it alive
+  for (int tries = 0; died_after > 1; ++tries) {
+    if (tries == 10) GTEST_SKIP() << "this machine keeps a thread from its core for a second, ten times in turn";
     std::optional<AppendFile> writer(std::in_place, folder / "metrics.jsonl", AppendFile::Start::kAppend);
     const double start = monotonic_seconds();
     std::thread dies([&] {
