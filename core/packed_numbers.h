@@ -38,8 +38,8 @@ class PackedNumbers {
   std::size_t at_ = 0;
 };
 
-// A value by its bits that differ from the one before the last, twice, and one more where it says behind how often it follows
-// itself, less one.
+// Each value in turn: 2 x (value XOR the last but one) + (whether it is repeated); behind it, if it is, how often it stands there,
+// less 2.
 template <std::size_t kSize>
 constexpr std::array<std::uint8_t, kSize> run_lengths(std::string_view packed) {
   std::array<std::uint8_t, kSize> values{};
@@ -54,7 +54,7 @@ constexpr std::array<std::uint8_t, kSize> run_lengths(std::string_view packed) {
   return values;
 }
 
-// Where runs begin and end, in turn: each by how far it is from the one before.
+// Bounds say where runs begin and end, in turn; each is packed as how far it is from the one before.
 template <std::size_t kSize>
 constexpr std::array<char32_t, kSize> bounds(std::string_view packed) {
   std::array<char32_t, kSize> all{};
@@ -97,8 +97,11 @@ struct CodePointTexts {
   std::array<std::uint16_t, kKeys + 1> begins{};
   std::array<char32_t, kValues> values{};
 
-  // Each key by how far it is from the one before, four times, 1 more where a length follows that is not 1, and 2 more where the
-  // number of such steps, less two, stands behind the values; each value by how far it is from the one in its place before.
+  // Each entry in turn:
+  // - head = 4 x (how far the key is from the one before) + 2 x (whether it is repeated) + (whether a length follows, which is else
+  //   1);
+  // - the length, if any; then each value, as how far it is from the one in its place before;
+  // - if it is repeated: how often, less 2.
   constexpr explicit CodePointTexts(std::string_view packed) {
     PackedNumbers numbers(packed);
     std::array<std::int32_t, 32> before{}, more{};

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <iterator>
-#include <set>
+#include <map>
 #include <span>
 #include <sstream>
 #include <string_view>
@@ -52,8 +52,14 @@ std::string_view ending_of(Compression compression) {
   return compression == Compression::kGzip ? ".gz" : compression == Compression::kZstd ? ".zst" : "";
 }
 
+Compression named_compression(std::string_view path) {
+  return path.ends_with(".gz") ? Compression::kGzip : path.ends_with(".zst") ? Compression::kZstd : Compression::kNone;
+}
+
 // "a.jsonl.gz" without the ending that says how it is compressed.
 std::string_view stem_of(std::string_view path, Compression named) { return path.substr(0, path.size() - ending_of(named).size()); }
+
+bool is_json(std::string_view stem) { return stem.ends_with(".jsonl") || stem.ends_with(".json"); }
 
 void refuse_foreign(const std::string& path, std::string_view stem, std::string_view head) {
   for (const Format& format : kForeign) {
@@ -94,20 +100,27 @@ void add_files_below(const std::string& folder, std::vector<std::string>* paths)
   }
 }
 
-// A link to a file that is read anyway would count its text twice.
+// A file that links name, too, would count its text twice: the name whose ending says how it is read stays, then the file's own.
 void drop_repeated(const std::string& folder, std::vector<std::string>* paths, std::size_t first) {
   std::error_code dangling;
   const std::filesystem::path root = std::filesystem::canonical(folder, dangling);
-  std::set<std::filesystem::path> read;
-  const auto is_link = [&](const std::string& path, const std::filesystem::path& file) {
-    return file != root / path.substr(folder.size() + (folder.ends_with('/') ? 0 : 1));
+  const auto rank = [&](const std::string& path, const std::filesystem::path& file) {
+    const std::string_view stem = stem_of(path, named_compression(path));
+    const bool is_link = file != root / path.substr(folder.size() + (folder.ends_with('/') ? 0 : 1));
+    const bool is_told = is_json(stem) || stem.ends_with(".txt") ||
+                         std::ranges::any_of(kForeign, [&](const Format& it) { return stem.ends_with(it.ending); });
+    return (is_told ? 0 : 2) + (is_link ? 1 : 0);
   };
+  std::map<std::filesystem::path, std::string> read;
   const auto begin = paths->begin() + static_cast<std::ptrdiff_t>(first);
-  for (auto path = begin; path != paths->end(); ++path)
-    if (const auto file = std::filesystem::canonical(*path, dangling); !is_link(*path, file)) read.insert(file);
+  for (auto path = begin; path != paths->end(); ++path) {
+    const auto file = std::filesystem::canonical(*path, dangling);
+    std::string& name = read.try_emplace(file, *path).first->second;
+    if (rank(*path, file) < rank(name, file)) name = *path;
+  }
   paths->erase(std::remove_if(begin, paths->end(), [&](const std::string& path) {
     const auto file = std::filesystem::canonical(path, dangling);
-    return !dangling && is_link(path, file) && !read.insert(file).second;
+    return !dangling && read.at(file) != path;
   }), paths->end());
 }
 
@@ -150,17 +163,14 @@ InputFile identify_input(const std::string& path, const std::function<void()>& w
   const RandomAccessFile file(path);
   std::string head(static_cast<std::size_t>(std::min<std::int64_t>(file.size(), 8)), '\0');
   file.read(0, std::as_writable_bytes(std::span(head)));
-  const Compression named = path.ends_with(".gz")    ? Compression::kGzip
-                            : path.ends_with(".zst") ? Compression::kZstd
-                                                     : Compression::kNone;
+  const Compression named = named_compression(path);
   const std::string_view stem = stem_of(path, named);
   refuse_foreign(path, stem, head);
   if (const Compression found = compression_of(head); found != named && !head.empty()) {
     throw DataError(fmt::format("{}: is {} by its name, but holds {} data; rename it to {}{}", path, to_string(named),
                                 to_string(found), stem, ending_of(found)));
   }
-  const bool json = stem.ends_with(".jsonl") || stem.ends_with(".json");
-  return {path, json ? InputKind::kJsonLines : InputKind::kText, named, file.size()};
+  return {path, is_json(stem) ? InputKind::kJsonLines : InputKind::kText, named, file.size()};
 }
 
 }  // namespace trident

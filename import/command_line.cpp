@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstdint>
 
 #include "core/json_reader.h"
@@ -35,9 +36,9 @@ constexpr std::array<BatchOption, 4> kBatchOptions{{
 // "8" of gpu:a100:8, beside which --gres may ask for other things, nvme:100, and "1" of gpu:a100. Empty where it asks for no GPU.
 std::string_view batch_number(std::string_view option, std::string_view value) {
   if (option == "--gres") value.remove_prefix(std::min(value.size(), value.find("gpu")));
-  value = value.substr(0, value.find(','));
+  value = value.substr(0, value.find_first_of(",("));
   const std::string_view last = value.substr(value.rfind(':') + 1);
-  const bool is_type = option.starts_with("--g") && !last.empty() && !is_number(last) && !is_in("$", last);
+  const bool is_type = option.starts_with("--g") && !last.empty() && std::isalpha(static_cast<unsigned char>(last[0]));
   return is_type ? "1" : last;
 }
 

@@ -106,8 +106,12 @@ void derive_adapter(Facts& facts) {
   if (facts.find("model.quantize.type") == nullptr) facts.erase_block("model.quantize.");
 }
 
-// Trainer's inverse_sqrt without a warm-up has a time scale that is not there.
+// Trainer's inverse_sqrt without a warm-up has a time scale that is not there, and its cosine may rise again or end half-way.
 void check_schedule(const Facts& facts) {
+  const double once = facts.find("@restarts") != nullptr ? 1 : 0.5;
+  if (const auto cycles = facts.not_negative("@num_cycles"); cycles && *cycles != once)
+    throw ConfigError(fmt::format("{}: the rate falls once here, from the highest to the lowest; write {}",
+                                  facts.find("@num_cycles")->origin, once));
   if (facts.is("lr_schedule.type", "inverse_sqrt") && facts.find("lr_schedule.warmup_steps") == nullptr &&
       facts.find("@warmup_ratio") == nullptr)
     throw ConfigError(fmt::format("{}: without a warm-up its time scale is 10,000 steps there; give warmup_steps, which is it here",

@@ -24,7 +24,8 @@ constexpr std::string_view kBetween = ", ";  // origins of one fact
       if (key.empty() && fact_of(row.to) == name) key = key_of(row.to);
   const bool is_open = fact.is_open(), counts_ranks = name == "@nodes" || name == "@ranks" ||
                                                                                          name == "@ranks_per_node";
-  throw ConfigError(fmt::format("{}: must be {}; {}{}", fact.origin, kind, is_open ? "write it there" : "correct it",
+  throw ConfigError(fmt::format("{}: must be {}; {}{}", fact.origin, kind,
+                                is_open ? "write it there" : counts_ranks ? "write one number" : "correct it",
                                 !is_open       ? ""
                                 : counts_ranks ? ", or give trident import --ranks N"
                                 : key.empty()  ? ""

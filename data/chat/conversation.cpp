@@ -43,7 +43,7 @@ void read_arguments(JsonValue& message, const std::string& name, std::string_vie
   message.set("tool_calls", std::move(calls));
 }
 
-// Templates decide what a message without content is that has something else. A key that is nearly that word is a mistake.
+// Templates decide what a message is that has other keys and no content. A key that is nearly that word is a mistake.
 void refuse_without_content(const JsonValue& message, const std::string& name, std::string_view source) {
   static constexpr std::string_view kOthers[] = {"text", "value"};
   for (const JsonMember& member : message.members())

@@ -492,7 +492,7 @@ auto row_of(const Rows& rows, std::string_view name) {
 Value NamedFilter::operator()(Interpreter& in, const Value& value, const Arguments& all) const {
   if (apply_to_all != nullptr) return apply_to_all(in, value, all);
   const auto count = static_cast<std::size_t>(std::ranges::find(parameters, std::string_view()) - parameters.begin());
-  return apply(in, value, all.bind(name, std::span(parameters).first(count), num_required));
+  return apply(in, value, all.bind(name.substr(name.rfind(' ') + 1), std::span(parameters).first(count), num_required));
 }
 
 Filter find_filter(std::string_view name) { return row_of(kFilters, name); }

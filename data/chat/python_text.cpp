@@ -32,12 +32,15 @@ bool is_cased(char32_t c) {
   return is_usual || value_in(kUpperRuns, c) != 0 || value_in(kLowerRuns, c) != 0 || !kUpperTexts.of(c).empty();
 }
 
-// Whether a capital sigma from `begin` to `end` ends a word: a letter with cases stands before it and none behind. Those that may
-// stand between are known of ASCII, of marks and of quotes.
+// Whether a capital sigma from `begin` to `end` ends a word: a letter with cases stands before it and none behind. Characters that
+// may stand between are known here where they are ASCII, marks, or punctuation and kana in the ranges below.
 bool ends_word(std::string_view text, std::size_t begin, std::size_t end) {
+  static constexpr char32_t kBetween[] = {0xB7,   0xB8,   0x300,  0x370,  0x384,  0x385,  0x2018, 0x201A, 0x2024, 0x2025, 0x2027,
+                                          0x2028, 0x202A, 0x202F, 0x3005, 0x3006, 0x302A, 0x302E, 0x3031, 0x3036, 0x303B, 0x303C,
+                                          0x3099, 0x309F, 0x30FC, 0x30FF};
   const auto stands_between = [](char32_t c) {
     return c < 0x80 ? std::string_view("'.:^`").find(static_cast<char>(c)) != std::string_view::npos
-                    : (c >= 0x300 && c < 0x370) || c == 0x384 || c == 0xB7 || c == 0x2018 || c == 0x2019;
+                    : is_between(kBetween, c);
   };
   const auto is_letter = [&](char32_t c) {
     if (is_cased(c) || c < 0x80 || is_space(c) || (c >= 0x2010 && c < 0x2060) || (c >= 0x3000 && c < 0xA000)) return is_cased(c);

@@ -16,8 +16,11 @@ asm(".pushsection .rodata\n"
 extern "C" const char* const trident_built_in_files[5];
 
 namespace trident {
+namespace {
 
-static std::string_view built_in_file(int i) { return {trident_built_in_files[i], trident_built_in_files[i + 1]}; }
+std::string_view built_in_file(int i) { return {trident_built_in_files[i], trident_built_in_files[i + 1]}; }
+
+}  // namespace
 
 std::string_view gpt2_vocab_json() { return built_in_file(0); }
 std::string_view gpt2_merges_txt() { return built_in_file(1); }

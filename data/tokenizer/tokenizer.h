@@ -109,7 +109,8 @@ struct TokenizerSource {
 std::unique_ptr<Tokenizer> load_tokenizer(const TokenizerSource& source);
 std::unique_ptr<Tokenizer> load_tokenizer(const std::string& name_or_path, std::string_view key = "tokenizer");
 
-// Names and contents of the files that make a folder's tokenizer "gpt2" or "bytes", here and in transformers; of another name none.
+// Names and contents of the files that make a folder's tokenizer "gpt2" or "bytes", here and in transformers. Empty for every
+// other name.
 std::vector<std::pair<std::string, std::string>> files_of_built_in(std::string_view name);
 
 }  // namespace trident

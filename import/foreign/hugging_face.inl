@@ -84,9 +84,11 @@ refused("optim_args, optim_target_modules", "adam_beta1, adam_beta2, adam_epsilo
 {"lr_scheduler_kwargs.decay_type = linear, cosine", kMapped, "lr_schedule.wsd_decay_type"},
 {"lr_scheduler_kwargs.decay_type = 1-sqrt", kMapped, "lr_schedule.wsd_decay_type", "\"minus_sqrt\""},
 always("lr_scheduler_kwargs.warmup_type = linear", "the warm-up is linear"),
-always("lr_scheduler_kwargs.num_cycles = 0.5", "half a wave, from the highest rate to the lowest"),
-refused("lr_scheduler_type, lr_scheduler, lr_scheduler_kwargs*", "linear, polynomial, cosine, cosine_with_min_lr, constant, "
- "constant_with_warmup, inverse_sqrt and warmup_stable_decay are there"),
+always("lr_scheduler_type, lr_scheduler = cosine_with_restarts", "one cycle, without a restart", "@restarts"),
+always("lr_scheduler_kwargs.num_cycles", "the rate falls once, from the highest to the lowest: 0.5, or 1 of "
+ "cosine_with_restarts", "@num_cycles"),
+refused("lr_scheduler_type, lr_scheduler, lr_scheduler_kwargs*", "linear, polynomial, cosine, cosine_with_min_lr, "
+ "cosine_with_restarts, constant, constant_with_warmup, inverse_sqrt and warmup_stable_decay are there"),
 {"warmup_steps, num_warmup_steps", kMapped, "lr_schedule.warmup_steps", {}, "below 1 it is a share of the run's steps"},
 {"warmup_ratio", kMapped, "lr_schedule.warmup_steps@warmup_ratio", {}, "a share of run.steps"},
 differs("no_average_tokens_across_devices", "the loss is the mean over the targets of all ranks, not the mean of their means"),
@@ -220,9 +222,11 @@ always("dataset_train_split, dataset_test_split, dataset_config, dataset_config_
  "validation_split_percentage, keep_linebreaks, lazy_preprocess, dataset_num_proc, preprocessing_num_workers, overwrite_cache, "
  "cache_dir, tools, buffer_size, mix_strategy, interleave_probs, preprocessing_batch_size, tokenized_path, eval_tokenized_path, "
  "dataset_shards, cache_path, reserved_label_len, data_shared_file_system, ignore_pad_token_for_loss, load_from_cache_file, "
- "dataset_shuffle, strict, val_dataset_shuffle, train_dataloader_shuffle, interleave_prob, stopping_strategy, shuffle_buffer_size, "
+ "dataset_shuffle, val_dataset_shuffle, train_dataloader_shuffle, interleave_prob, stopping_strategy, shuffle_buffer_size, "
  "download_mode, columns*, disable_auto_column_mapping, custom_dataset_info, lazy_tokenize, decision_*", "data.train and "
  "data.valid name files that trident data prepare wrote, with weights where there are several", "trident data prepare"),
+differs("strict = false", "trident data prepare ends at a line that is wrong, it leaves none out"),
+always("strict", "trident data prepare ends at a line that is wrong"),
 always("dataloader_drop_last", "a last batch that is not full takes samples of the next epoch"),
 always("dataloader_*, no_dataloader_*", "samples are read ahead"),
 always("model_revision, base_model_revision, trust_remote_code, token, use_auth_token, use_fast_tokenizer, use_slow_tokenizer, "

@@ -318,9 +318,7 @@ ClusterForecast plan_on(const PlanHardware& hardware, const TrainConfig& config,
   else
     forecast_on_processors(*hardware.processors, it);
   for (std::size_t stage = 0; stage < it.forecast.stages.size(); ++stage)
-    it.memory.push_back(rank_memory(it.forecast.stages[stage], it.forecast.step.records[stage], static_cast<int>(stage),
-                                    hardware.on_gpus() ? Certainty::kMost : Certainty::kExact, hardware.context_bytes,
-                                    hardware.communicator_bytes));
+    it.memory.push_back(rank_memory(it.forecast.stages[stage], it.forecast.step.records[stage], static_cast<int>(stage), hardware));
   it.fullest = static_cast<std::size_t>(
       std::max_element(it.memory.begin(), it.memory.end(), [](const auto& a, const auto& b) { return a.total() < b.total(); }) -
       it.memory.begin());

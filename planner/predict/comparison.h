@@ -47,7 +47,7 @@ struct PredictedMemory {
   std::optional<std::int64_t> resident;  // of rank 0's process; nothing: not predicted
 };
 
-// Knows beside its summary where the run computed.
+// A run's summary, and where it computed.
 struct MeasuredRun : RunSummary {
   bool one_machine = false;       // all nodes are, each of which takes its cores for its own
   bool profile_of_another = false;  // processor than the run's

@@ -12,6 +12,7 @@
 #include "core/at.h"
 #include "core/check.h"
 #include "core/int_math.h"
+#include "planner/predict/cluster_forecast.h"
 
 namespace trident {
 namespace {
@@ -54,14 +55,13 @@ std::int64_t RankMemory::all_of(Certainty certainty) const {
   return bytes;
 }
 
-RankMemory rank_memory(const DryRun& run, const StepRecord& record, int stage, Certainty workspaces, double context_bytes,
-                       double communicator_bytes) {
+RankMemory rank_memory(const DryRun& run, const StepRecord& record, int stage, const PlanHardware& hardware) {
   const auto booked = [&](MemoryUse use) { return run.arena.total_bytes(use); };
   const auto kind = [&](ActivationKind it) { return at(run.held_by_kind, it); };
   const std::int64_t held = std::reduce(run.held_by_kind.begin(), run.held_by_kind.end());
   const std::int64_t library = bytes_of_region(run.arena, Region::kWorkspace);
   const std::int64_t recomputed = bytes_of_region(run.arena, Region::kRecomputed);  // and kRecomputedForW, whose name begins alike
-  const double channels = static_cast<double>(communicators_of(record)) * communicator_bytes;
+  const double channels = static_cast<double>(communicators_of(record)) * hardware.communicator_bytes;
   return {stage,
           run.rank,
           {{MemoryPartKind::kParameters, booked(MemoryUse::kParameters)},
@@ -76,10 +76,10 @@ RankMemory rank_memory(const DryRun& run, const StepRecord& record, int stage, C
            {MemoryPartKind::kRecomputed, recomputed},
            {MemoryPartKind::kSampledText, booked(MemoryUse::kActivations) - held - recomputed},
            {MemoryPartKind::kScratch, booked(MemoryUse::kWorkspace) - library},
-           {MemoryPartKind::kWorkspaces, library, workspaces},
+           {MemoryPartKind::kWorkspaces, library, hardware.on_gpus() ? Certainty::kMost : Certainty::kExact},
            {MemoryPartKind::kCommunication, booked(MemoryUse::kCommunication)},
            {MemoryPartKind::kData, booked(MemoryUse::kData)},
-           {MemoryPartKind::kContext, static_cast<std::int64_t>(context_bytes), Certainty::kEstimate},
+           {MemoryPartKind::kContext, static_cast<std::int64_t>(hardware.context_bytes), Certainty::kEstimate},
            {MemoryPartKind::kCommunicators, static_cast<std::int64_t>(channels), Certainty::kEstimate}},
           held};
 }

@@ -52,6 +52,8 @@ struct MemoryPart {
   Certainty certainty = Certainty::kExact;
 };
 
+struct PlanHardware;
+
 struct RankMemory {
   int stage = 0, rank = 0;
   std::vector<MemoryPart> parts;  // one of each kind, in their order; they add up to what it needs
@@ -61,10 +63,9 @@ struct RankMemory {
   std::int64_t all_of(Certainty certainty) const;
 };
 
-// Outside of the arena lie `context_bytes` of driver and libraries, and `communicator_bytes` of each group of more than one that
-// the rank calls.
-RankMemory rank_memory(const DryRun& run, const StepRecord& record, int stage, Certainty workspaces, double context_bytes,
-                       double communicator_bytes);
+// Outside of the arena lie the hardware's `context_bytes`, and its `communicator_bytes` of each group of more than one that the
+// rank calls. On GPUs workspaces of libraries are the most that they may take.
+RankMemory rank_memory(const DryRun& run, const StepRecord& record, int stage, const PlanHardware& hardware);
 
 // Memory over the time of a step. From `seconds` to the next entry's, `bytes` are held.
 struct HeldBytes {

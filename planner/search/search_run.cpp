@@ -435,6 +435,7 @@ class ProcessorSearch {
     found.parts = forecast.parts;
     found.fullest = static_cast<int>(forecast.fullest);
     found.memory = ArenaMemory(forecast.forecast.stages[forecast.fullest].arena);
+    found.memory.gathers_on_use = forecast.plan.step_programs[forecast.fullest].gathers_on_use;
     found.needed_bytes = forecast.needed_bytes();
     found.bytes_off = forecast.bytes_off(hardware_);
     found.band = hardware_.band;

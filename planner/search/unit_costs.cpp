@@ -222,7 +222,8 @@ const StorePasses& UnitCosts::stores(const StoreKey& key) {
   return stores_.emplace(key, make_stores(key)).first->second;
 }
 
-const StoreMemory& UnitCosts::store_memory(const StoreKey& key) {
+const StoreMemory& UnitCosts::store_memory(StoreKey key) {
+  key.groups = 1;  // sums over groups take no memory
   const std::scoped_lock lock(mutex_);
   const auto found = store_memory_.find(key);
   return found != store_memory_.end() ? found->second : store_memory_.emplace(key, make_store_memory(key)).first->second;

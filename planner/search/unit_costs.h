@@ -103,7 +103,7 @@ class UnitCosts {
 
   const UnitPasses& passes(const PassKey& key);
   const StorePasses& stores(const StoreKey& key);
-  const StoreMemory& store_memory(const StoreKey& key);  // not counted among the dry runs: nothing is run
+  const StoreMemory& store_memory(StoreKey key);  // of any number of groups; no dry run, since nothing is run
   const ByUnitKind<UnitLayout>& units(int tensor, bool sequence_parallel, int data);
   ByUnitKind<UnitLayout> lay_out(int tensor, bool sequence_parallel, int data) const;
 

@@ -53,7 +53,7 @@ bool same_line(const StudySpec& spec, const StudyPoint& a, const StudyPoint& b) 
   return true;
 }
 
-// Such a value says what it is by itself: "zero3", not "2", "true" or "none".
+// Whether a value says by itself what it is: "zero3", not "2", "true" or "none".
 bool is_word(const std::string& value) {
   constexpr std::string_view kSaidOfAnything[] = {"true", "false", "null", "none", "full", "auto", "selective"};
   return !value.empty() && std::isalpha(static_cast<unsigned char>(value[0])) &&
@@ -270,7 +270,7 @@ namespace {
 
 // Whether the number of replicas may vary.
 bool varies_layout(const StudySpec& spec) {
-  constexpr std::string_view kLayout[] = {"parallel", "parallel.data", "parallel.tensor", "parallel.pipeline"};
+  constexpr std::string_view kLayout[] = {"parallel", "parallel.data", "parallel.tensor", "parallel.pipeline", "parallel.context"};
   const auto of_layout = [&](std::string_view setting) {
     const std::string_view key = setting.substr(0, setting.find('='));
     return counts_ranks(key) || std::ranges::find(kLayout, key) != std::end(kLayout);

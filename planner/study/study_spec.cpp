@@ -46,7 +46,7 @@ std::optional<std::vector<std::string>> doubled(std::string_view text, std::stri
   return values;
 }
 
-// "16-128" is a range elsewhere.
+// Returns how a study writes "16-128", which is a range elsewhere; "" for every other value.
 std::string range_hint(std::string_view value) {
   const auto dash = std::min(value.find('-'), value.size());
   const auto low = whole_number(value.substr(0, dash)), high = whole_number(value.substr(std::min(dash + 1, value.size())));

@@ -261,7 +261,7 @@ TEST_F(AddedTokens, TrainWholeBesideAdapters) {
   expect_whole_folder("at_once", loss);
 }
 
-// As transformers and vLLM take it: defaults, which flags go before.
+// The file holds defaults, as transformers and vLLM take it; flags go before them.
 TEST_F(AddedTokens, GenerationConfigIsTheDefault) {
   const std::string file = place_ / "base/generation_config.json";
   const struct {

@@ -188,6 +188,7 @@ TEST(ChatTemplates, WhatIsNotKnownIsRefusedByNameAndPlace) {
     EXPECT_TRUE(contains(template_refusal(fmt::format("{{% {} %}}", statement)), "chat.jinja:1:1: the statement ")) << statement;
   const std::pair<std::string_view, std::string_view> kRefused[] = {
       {"{{ 1 | batch }}", "1:8: the filter \"batch\"; known are "},
+      {"{{ none|d(1, 2, 3) }}", "3 arguments for default, which takes 2"},
       {"{{ 1 is upper }}", "1:9: the test \"upper\"; known are "},
       {"{{ '{:>5}'.format(1) }}", "1:18: the field \":>5\" of format()"},
       {"{{ '%s' % 1 }}", "a text formatted by %"},

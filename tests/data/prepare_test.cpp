@@ -288,6 +288,13 @@ TEST_F(PrepareTest, FoldersAndListsStandForTheirFiles) {
   prepare({folder_ / "all/", "@" + list}, {.workers = 3});
   EXPECT_EQ(read_file(prefix_ + ".bin"), bin);
   EXPECT_EQ(read_file(prefix_ + ".trident.json"), record);
+  create_folder(folder_ / "hub");
+  create_folder(folder_ / "hub/snapshots");
+  input("hub/blob", "{\"text\": \"five\"}\n");
+  for (const char* link : {"snapshots/again", "snapshots/train.jsonl"})
+    std::filesystem::create_symlink("../blob", folder_ / "hub" + "/" + link);
+  prepare({folder_ / "hub"});
+  EXPECT_EQ(documents(), Texts{"five"}) << "the name that says what it is";
   input("all/c/a.jsonl", "{}\n");
   expect_error<DataError>([&] { prepare({folder_ / "all"}); }, {folder_ / "all/c/a.jsonl:1"});
 }

@@ -187,6 +187,9 @@ TEST_F(ForeignInput, LinesOfSbatchCountWhereSrunStartsTheRanks) {
             "launcher sbatch.nodes=\"2-4\"\n" + program) << "no number of nodes, which is refused, not passed over";
   EXPECT_EQ(of_command("#SBATCH --nodes=$N\n#SBATCH --gres=gpu:v100\nsrun python pretrain_gpt.py --bf16"),
             "launcher sbatch.nodes=\"$N\"\nlauncher sbatch.gpus_per_node=\"1\"\n" + program) << "a type alone is one GPU";
+  for (const auto& [asked, number] : {std::pair{"--gres=\"gpu:8(S:0-1)\"", "8"}, {"--gpus-per-node=4k", "4k"}})
+    EXPECT_EQ(of_command(fmt::format("#SBATCH {}\nsrun python pretrain_gpt.py --bf16", asked)),
+              fmt::format("launcher sbatch.gpus_per_node=\"{}\"\n{}", number, program));
   EXPECT_EQ(of_command("A=1\nsbatch -p x <<E\n#!/bin/bash\n#SBATCH -N 4\nsrun python pretrain_gpt.py --bf16\n#SBATCH -n 2\nE\n"),
             nodes + '\n' + program) << "a script on its standard input";
 }

@@ -50,6 +50,11 @@ TEST(HuggingFaceImport, APartOfTheDataIsNotWhatTrains) {
     EXPECT_EQ(imported(system, {{name, 1000}}).keys[0].verdict, Verdict::kDiffers) << name;
 }
 
+TEST(HuggingFaceImport, AWrongLineIsNotLeftOut) {
+  EXPECT_EQ(imported(S::kSwift, {{"strict", true}}).keys[0].verdict, Verdict::kAlways);
+  EXPECT_EQ(imported(S::kSwift, {{"strict", false}}).keys[0].verdict, Verdict::kDiffers);
+}
+
 TEST(HuggingFaceImport, AListOfOneIsItsItem) {
   for (const auto& [system, key, item, path, value] :
        {std::tuple{S::kHuggingFace, "loss_type", "ipo", "loss.variant", "\"ipo\""},
@@ -182,6 +187,12 @@ TEST(HuggingFaceImport, AScheduleIsTheOneOfItsName) {
   expect_refusal({{"lr_scheduler_type", "reduce_lr_on_plateau"}}, "run.sh:1 --lr_scheduler_type reduce_lr_on_plateau: ");
   EXPECT_EQ(became(warm_up("polynomial"), "lr_schedule.type"), "\"linear\"") << "its power is 1";
   EXPECT_EQ(became(warm_up("cosine_with_restarts"), "lr_schedule.type"), "\"cosine\"") << "it has one cycle";
+  for (const auto& [type, cycles, one_wave] : {std::tuple{"cosine", "0.5", true}, {"cosine", "1", false},
+                                               {"cosine_with_restarts", "1", true}, {"cosine_with_restarts", "0.5", false}}) {
+    const Words words{{"lr_scheduler_type", type}, {"lr_scheduler_kwargs.num_cycles", cycles}};
+    if (one_wave) EXPECT_EQ(became(imported(S::kHuggingFace, words), "lr_schedule.type"), "\"cosine\"") << type;
+    else expect_refusal(words, fmt::format("num_cycles {}: ", cycles));
+  }
   const Import lowest =
       imported(S::kHuggingFace,
                {{"lr_scheduler_type", "cosine_with_min_lr"}, {"learning_rate", "1e-4"}, {"lr_scheduler_kwargs.min_lr_rate", 0.1}});

@@ -283,6 +283,7 @@ TEST(Import, NumbersThatCannotBeAreRefusedBeforeTheyAreMultipliedOrDivideAnother
                    {fmt::format("run.sh:3 --{} -4: must be ", key)});
   EXPECT_EQ(value_of(imported(flags({{"save_steps", "1_048_576"}})), "checkpoint.every"), "1048576") << "as Python reads it";
   expect_refused(yaml({{"num_processes", -4}}) + flags({{"micro_batch", 2}}), {"a.yaml:1 num_processes: -4: must be 0 or more"});
+  expect_refused(yaml({{"per_machine", 8}, {"num_machines", "2-4"}}), {"num_machines: 2-4: must be a number; write one number"});
   std::vector<ForeignLeaf> open = yaml({{"num_processes", 4}}) + flags({{"micro_batch", "$1"}, {"accumulation", 2}});
   open[1].remark = "an argument";
   std::string unknown;

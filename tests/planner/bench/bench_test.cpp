@@ -173,7 +173,8 @@ BenchReport example() {
   report.copy_bytes = 2e12;
   CollectiveRates nccl;
   nccl.way = "threads by NCCL", nccl.skipped = "there is no GPU";
-  report.collectives = {{"threads on their devices", 2, "", "copies at once", 4e12, {{"all_reduce", 1e9, 0.002, 5e9}}}, nccl};
+  report.collectives = {{"threads on their devices", 2, "", "copies at once", 4e12, {{"all_reduce", 1e9, 0.002, 5e9}}},
+                        {"processes", 4, "", "messages at once", 1e9, {{"all_gather", 1e9, 1.5, 0.75e9}}}, nccl};
   report.tokens = 1000;
   report.row_units = 90.96;
   report.step_seconds = 0.050;
@@ -206,15 +207,14 @@ TEST(BenchReport, TheTableShowsSharesAndFloors) {
   expect_line(text, "a large product in bf16 reaches 90.00 TFLOP/s, 75.0 % of the peak, a copy 2000.0 GB/s (read and written)");
   expect_line(text, "collectives of 2 threads on their devices; copies at once reach 4000.0 GB/s");
   expect_line(text, "collectives of threads by NCCL: SKIPPED: there is no GPU");
-  expect_line(
-      text,
-      "  all_reduce           of 1000.0 MB:     2.000 ms, 500.00 GB/s of the operand; copies of what it must move: 1.250 ms");
+  expect_line(text, "  all_reduce           of 1000.0 MB:     2.000 ms, 500.00 GB/s of the operand; its floor: 1.250 ms");
+  expect_line(text, "  all_gather           of 1000.0 MB:  1500.000 ms, 0.67 GB/s of the operand; its floor: 750.000 ms");
   expect_line(text,
               "one step of 1000 tokens on one rank: 50.0 ms, 20000 tokens/s; 68.0 ms with every operation waited for, 64.0 ms of "
               "them in operations");
   expect_line(text,
               "its floor is 27.0 ms, 3000.0 GFLOP at the peak and the optimizer's 4.00 GB at the copy's rate: 1.85 x the floor");
-  expect_line(text, "by kind of work, with the bytes of all operations:");
+  expect_line(text, "by kind of work; floors count the bytes that its operations move:");
   expect_line(text, "  products                 40.00 ms  62.5 % of the work, floor     30.00 ms,   1.33 x the floor");
   expect_line(text, "  rows                     20.00 ms  31.2 % of the work, floor      6.00 ms,   3.33 x the floor");
   expect_line(text, "  matmul                         7     40.000      500.0   25.0 %    90000.0   75.0 %");
@@ -225,7 +225,9 @@ TEST(BenchReport, TheTableShowsSharesAndFloors) {
   EXPECT_LT(text.find("  add_bias "), text.find("  add "));
   EXPECT_EQ(text.find("embedding"), std::string::npos) << "what was not done is not shown";
   EXPECT_EQ(text.find("others"), std::string::npos) << "all of it takes a fiftieth of the step and more";
-  EXPECT_EQ(text.find("faster than its floor"), std::string::npos);
+  BenchReport of_flops = example();
+  of_flops.work[1].seconds = 0.020;
+  EXPECT_EQ(to_text(of_flops).find("faster than its floor"), std::string::npos) << "no caches make products faster";
   BenchReport in_caches = example();
   in_caches.work.push_back({WorkKind::kCopies, "fill_zero", 2, 0.001, 0, 4e9});  // 2 ms by the copy's rate
   in_caches.work.push_back({WorkKind::kCopies, "copy", 2, 0.0005, 0, 4e8});
@@ -233,7 +235,7 @@ TEST(BenchReport, TheTableShowsSharesAndFloors) {
   const std::string short_text = to_text(in_caches);
   expect_line(short_text, "  2 others: 1.500 ms; --json has each");
   expect_line(short_text, "  1 other: 0.200 ms; --json has each");
-  expect_line(short_text, "  faster than its floor: its operands were in caches, those of the copy were not");
+  expect_line(short_text, "  work faster than its floor (copies) had its operands in caches; those of the copy were not");
 }
 
 TEST(BenchReport, JsonHoldsTheSame) {
@@ -241,7 +243,7 @@ TEST(BenchReport, JsonHoldsTheSame) {
   EXPECT_EQ(json.find("compute")->as_string(), "bf16");
   EXPECT_EQ(json.find("step_ms")->as_number(), 50.0);
   const JsonValue& all_reduce = json.find("collectives")->items().at(0).find("rates")->items().at(0);
-  EXPECT_EQ(json.find("collectives")->items().at(1).find("skipped")->as_string(), "there is no GPU");
+  EXPECT_EQ(json.find("collectives")->items().at(2).find("skipped")->as_string(), "there is no GPU");
   EXPECT_DOUBLE_EQ(all_reduce.find("bytes_per_s")->as_number(), 5e11);
   EXPECT_DOUBLE_EQ(all_reduce.find("floor_ms")->as_number(), 1.25);
   EXPECT_EQ(json.find("instructions")->items().at(1).find("skipped")->as_string(), "this processor does not have it");

@@ -107,6 +107,8 @@ TEST(StudyCauses, OfProcessorsAreOfRanks) {
   result.rows[2].bytes_sent[0] = result.rows[1].bytes_sent[0] = 1e9;
   for (const std::string& sentence : causes_of(result)) EXPECT_EQ(sentence.find("GPU"), std::string::npos) << sentence;
   EXPECT_TRUE(held_fixed(result.spec, "rank").empty()) << "a preset changes no number of replicas";
+  result.spec.varied = {parse_varied("parallel.context=1")};
+  EXPECT_FALSE(held_fixed(result.spec, "rank").empty()) << "ranks that share a sequence are no replicas";
 }
 
 TEST(StudyResultRows, ReasonsAreToldOnceAndThreeAtMost) {
