@@ -186,7 +186,7 @@ TEST_F(ImportCommand, RanksOfSbatchAreThoseOfSrun) {
   for (const std::string command : {"torchrun --nnodes $SLURM_NNODES --nproc_per_node 4 ",
                                     "srun --nodes 2 --ntasks-per-node=4 python "}) {
     write_file(script, "#SBATCH -N 2\n" + command + "pretrain_gpt.py --lr 1e-4\n");
-    expect_parts(succeeded(run_program({"import", script})).err, {"  sbatch --nodes=2 --ntasks-per-node=4 "});
+    expect_parts(succeeded(run_program({"import", script})).err, {"sbatch --nodes=2 --ntasks-per-node=4 "});
   }
   for (const auto& [command, start] :
        {std::pair{"torchrun --nnodes 2 --nproc_per_node 4 pretrain_gpt.py --lr 1e-4\n", "train --import "},

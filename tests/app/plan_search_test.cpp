@@ -265,9 +265,10 @@ TEST(PlanSearch, WaitingCountsWhereRanksShareCores) {
 }
 
 TEST(PlanSearch, RefusesWhatCannotBe) {
-  expect_refused(search({"--gpus", "128"}), "cluster: missing; write the path of a file, or one of cpu, a100_sxm_40gb_hdr, ");
+  expect_refused(search({"--gpus", "128"}),
+                 "cluster: missing; write the path of a file, or one of cpu, this-machine, a100_sxm_40gb_hdr, ");
   expect_refused({"plan", "cluster", "--config", kConfig}, "cluster: missing; write the path of a file, or one of cpu, ");
-  expect_refused(search({"--cluster", "h200_sxm", "--gpus", "128"}), "or one of cpu, a100_sxm_40gb_hdr, a100_sxm_hdr, ");
+  expect_refused(search({"--cluster", "h200_sxm", "--gpus", "128"}), "or one of cpu, this-machine, a100_sxm_40gb_hdr, ");
   expect_refused({"plan", "serch", "--config", kConfig}, "unknown argument \"serch\"; did you mean trident plan search?");
   expect_refused(search({"--cluster", "h100_sxm_ndr"}), "--gpus: missing; write --gpus N");
   const std::string study = TRIDENT_SOURCE_DIR "/configs/studies/zero_7b.json";

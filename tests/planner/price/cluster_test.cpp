@@ -132,7 +132,7 @@ TEST_F(ClusterFiles, BadOnesAreRefused) {
 
 TEST_F(ClusterFiles, UnknownNamesListThoseThatThereAre) {
   const std::string what = error_of<ConfigError>([&] { find_cluster(book(), "h200"); });
-  expect_parts(what, {"cluster = \"h200\": there is no such one; ", " one of cpu, a100_sxm_40gb_hdr, ",
+  expect_parts(what, {"cluster = \"h200\": there is no such one; ", " one of cpu, this-machine, a100_sxm_40gb_hdr, ",
                       "; did you mean \"h200_sxm_ndr\"?"});
   for (const Cluster& cluster : book().clusters) expect_parts(what, {cluster.file});
   EXPECT_THROW(find_cluster(book(), folder_ / "none.json"), ConfigError);
