@@ -121,8 +121,9 @@ void print_state(const Manifest& manifest, std::ostream& out) {
   const auto line = [&](std::string_view name, const std::string& value) {
     out << fmt::format("  {:<16} {}\n", name, on_one_line(value));
   };
-  line("updates", fmt::format("{} of {} batches, {} skipped ({} in a row)", state.updates, state.batches, state.skipped,
-                              state.skipped_in_a_row));
+  const std::string skipped =
+      state.skipped == 0 ? "" : fmt::format(", {} skipped ({} in a row)", state.skipped, state.skipped_in_a_row);
+  line("updates", fmt::format("{} of {} batches{}", state.updates, state.batches, skipped));
   line("samples", fmt::format("{}", state.samples));
   line("tokens", fmt::format("{}", state.tokens));
   if (manifest.weights == DType::kF16)
@@ -372,9 +373,9 @@ KeepRules rules_of(const PruneRequest& request, const std::optional<TrainConfig>
 void refuse_damaged(const std::string& newest, const Manifest& manifest) {
   const std::vector<std::string> problems = check_checkpoint(newest, manifest);
   if (problems.empty()) return;
-  throw DataError(fmt::format("{}: nothing is removed, because the newest checkpoint is damaged: {}; set it aside ({}.aside-1), "
-                              "then older ones are judged",
-                              newest, problems.front(), checkpoint_name(manifest.state.updates)));
+  throw DataError(fmt::format("nothing is removed, because the newest checkpoint is damaged: {}; mv {} {}, then older ones are "
+                              "judged", problems.front().substr(0, problems.front().find("; ")), for_shell(newest),
+                              for_shell(newest + ".aside-1")));
 }
 
 // DataError if the newest checkpoint is not whole; StorageError while a run writes there: then nothing is removed.

@@ -146,10 +146,10 @@ void convert_command(const Arguments& arguments, const CommandContext& context) 
   const double seconds = monotonic_seconds() - start;
   for (const std::string& warning : report.warnings) say(context, "warning: " + on_one_line(warning));
   say(context,
-      fmt::format("{}: {} of {}{}, {} in {}, {}, and {}; {:.1f} s, {}/s", on_one_line(to[1]), counted(report.tensors, "tensor"),
+      fmt::format("{}: {} of {}{}, {} in {}, {}, and {}; {}, {}/s", on_one_line(to[1]), counted(report.tensors, "tensor"),
                   on_one_line(report.from), from.size() == 3 ? fmt::format(" with {} merged into them", on_one_line(from[2])) : "",
                   bytes_text(report.bytes), to_string(report.dtype), counted(std::ssize(report.weight_files), "weight file"),
-                  counted(std::ssize(report.other_files), "other file"), seconds,
+                  counted(std::ssize(report.other_files), "other file"), seconds_text(seconds),
                   bytes_text(static_cast<double>(report.bytes) / std::max(seconds, 1e-3))));
 }
 

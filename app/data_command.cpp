@@ -140,8 +140,9 @@ std::int32_t token_of(const std::string& eod, const Tokenizer& vocabulary, const
 void say_prepared(const std::string& output, const Tokenizer& vocabulary, const PrepareOptions& options, const PrepareStats& stats,
                   const CommandContext& context) {
   say(context,
-      fmt::format("{}, {} tokens from {} bytes of text in {:.1f} s, {}/s", made(output, stats.documents), with_commas(stats.tokens),
-                  with_commas(stats.bytes), stats.seconds, bytes_text(static_cast<double>(stats.bytes) / stats.seconds)));
+      fmt::format("{}, {} tokens from {} bytes of text in {}, {}/s", made(output, stats.documents), with_commas(stats.tokens),
+                  with_commas(stats.bytes), seconds_text(stats.seconds),
+                  bytes_text(static_cast<double>(stats.bytes) / stats.seconds)));
   const auto are = [](std::int64_t n, std::string_view one, std::string_view several) { return n == 1 ? one : several; };
   if (stats.empty_documents > 0)
     say(context, fmt::format("{} {} empty", counted(stats.empty_documents, "document"), are(stats.empty_documents, "is", "are")));

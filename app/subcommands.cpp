@@ -33,7 +33,7 @@ constexpr std::pair<std::string_view, std::string_view> kOtherCommands[] = {
     {"data inspect", "data.info data.show data.stats"},
     {"convert", "merge merge-weights ckpt.merge ckpt.convert"},
     {"convert --from ckpt RUN --to hf FOLDER", "export ckpt.export"},
-    {"ckpt ls", "ckpt.list"},
+    {"ckpt ls", "checkpoint checkpoints ckpt.list"},
     {"ckpt diff", "ckpt.compare"},
     {"ckpt show", "ckpt.info ckpt.inspect"},
     {"plan", "estimate estimate-memory"},

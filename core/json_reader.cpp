@@ -217,7 +217,8 @@ JsonValue read_json_file(const std::string& path, const JsonRules& rules) {
     const RandomAccessFile file(path);
     // Before it is read.
     if (file.size() > static_cast<std::int64_t>(rules.max_bytes))
-      throw DataError(fmt::format("{}: {} bytes of JSON, the limit is {}", path, file.size(), rules.max_bytes));
+      throw DataError(fmt::format("{}: {} bytes, the limit of such a JSON file is {}; name the file that was meant", path,
+                                  file.size(), rules.max_bytes));
     text = file.text(0, file.size());
     return parse_json(text, path, rules);
   } catch (const ConfigError&) {

@@ -38,7 +38,8 @@ bool have_one_hash(std::uint64_t a, std::uint64_t b) { return a >> kPlaceBits ==
 JsonScanner::JsonScanner(std::string_view text, std::string_view source, const JsonRules& rules)
     : text_(text), source_(source), rules_(rules) {
   if (const std::size_t limit = std::min(rules.max_bytes, kLastPlace); text.size() > limit)
-    refuse_text(rules.blame, fmt::format("{}: {} bytes of JSON, the limit is {}", source, text.size(), limit));
+    refuse_text(rules.blame, fmt::format("{}: {} bytes, the limit of such a JSON file is {}; name the file that was meant",
+                                         source, text.size(), limit));
   here_.line = rules.first_line;
   if (text.starts_with("\xEF\xBB\xBF")) text_.remove_prefix(3);
 }

@@ -321,7 +321,9 @@ std::unique_ptr<Tokenizer> from_folder(const std::string& folder, const Tokenize
     throw ConfigError(fmt::format("{} = \"{}\": {}", source.key, source.name_or_path, *other));
   throw ConfigError(fmt::format("{} = \"{}\": neither a known name nor a folder with vocab.json and merges.txt, tokenizer.json, "
                                 "tiktoken ranks or tekken.json; use \"gpt2\", \"cl100k\", \"bytes\" or such a folder or file{}",
-                                source.key, source.name_or_path, name_hint(source.name_or_path, {"gpt2", "cl100k", "bytes"})));
+                                source.key, source.name_or_path,
+                                name_hint(source.name_or_path.substr(0, source.name_or_path.find('_')),  // "cl100k_base"
+                                          {"gpt2", "cl100k", "bytes"})));
 }
 
 // 0 .. 255 are the bytes.

@@ -289,7 +289,7 @@ TEST_F(Checkpoints, AFinishedRunThatIsAskedForLessKeepsItsFiles) {
   };
   const std::vector<std::string> before = contents();
   const ProgramOutcome outcome = succeeded(train({"run.steps=3", "parallel=1DP x 2PP x 1TP"}));
-  expect_parts(outcome.out, {"goes on from step 4, beyond run.steps = 3: there is nothing to train"});
+  expect_parts(outcome.out, {"the run is over at step 4, beyond run.steps = 3: there is nothing to train"});
   EXPECT_EQ(contents(), before);
   ASSERT_EQ(train({"run.steps=6"}).exit_code, 0);
   EXPECT_NE(contents(), before);

@@ -125,7 +125,7 @@ TEST(PlanOfALargeJob, IsReadAsATable) {
   const ProgramOutcome planned = succeeded(
       run_program({"plan", "--config", TRIDENT_SOURCE_DIR "/configs/demo_2dp_4pp_4tp.json", "--set", "precision.compute=bf16"}));
   for (const char* part :
-       {"layout: 2DP x 4PP x 4TP = 32 ranks, 1f1b, sequence parallel, 4 micro-batches of 2 x 256 tokens",
+       {"layout: 2DP x 4PP x 4TP = 32 ranks, zero1, 1f1b, sequence parallel, 4 micro-batches of 2 x 256 tokens",
         "\nstage parameters gradients optimizer activations workspace communication  all\n"
         "    0        5.5      10.9      16.4         6.4       2.1           5.1 46.4\n",
         "\nMB of one rank's tensors (trident plan cluster adds what a GPU holds besides):\n",

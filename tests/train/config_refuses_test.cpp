@@ -236,6 +236,8 @@ TEST(ConfigRefuses, ReservedValuesByName) {
         "parallel.schedule=dualpipe", "parallel.schedule=ZBV", "parallel.schedule=zb_h1", "parallel.zero=HYBRID_SHARD", "hsdp=true",
         "parallel.hybrid_shard=true", "parallel.cp_size=2", "parallel.schedule=csv"})
     expect_refusal({setting}, {"not built yet"});
+  for (const char* name : {"ZeroBubble", "zero-bubble", "zb1p", "ZB1P"})
+    expect_refusal({std::string("parallel.schedule=") + name}, {"not built yet; use 1f1b"});
   expect_refusal({"parallel.schedule=ZBVZeroBubble"}, {"looks like \"zb-v\"; not built yet; use interleaved"});
   expect_refusal({"parallel.schedule=Interleaved1F1B"}, {"did you mean \"interleaved\"?"});
   expect_refusal({"parallel.zero=MULTI_GPU"}, {"; did you mean \"ddp\"?"});

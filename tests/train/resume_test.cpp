@@ -370,15 +370,16 @@ TEST_F(StoredRuns, AStartSaysTheLayoutBeforeItAndThatTheLastOneWasKilled) {
   run.set("starts", std::move(starts));
   write_file(path, to_json_text(run));
   const std::string killed = on("3", "2"), whole = on("4", "2");
-  EXPECT_TRUE(contains(killed, saved + "; the last start has no end on record: it was killed or cut off\n")) << killed;
+  EXPECT_TRUE(contains(killed, saved + "\nthe last start has no end on record: it was killed or cut off\n")) << killed;
   EXPECT_FALSE(contains(whole, "killed") || contains(whole, "was saved with")) << whole;
   run = read_json_file(path);
   starts = run.find("starts")->items();
-  starts.back().set("ended", JsonValue::Object{{"time", 1.0}, {"step", 4}, {"exit_code", 76}, {"why", "rank 1 was killed"}});
+  const JsonValue::Object end{{"time", 1.0}, {"step", 4}, {"exit_code", 76}, {"why", "rank 1 was killed; start again"}};
+  starts.back().set("ended", end);
   run.set("starts", std::move(starts));
   write_file(path, to_json_text(run));
   const std::string back = on("5", "1");
-  EXPECT_TRUE(contains(back, "with 2DP x 1PP x 1TP, zero1; the last start ended with 76: rank 1 was killed\n")) << back;
+  EXPECT_TRUE(contains(back, "with 2DP x 1PP x 1TP, zero1\nthe last start ended with 76: rank 1 was killed\n")) << back;
   std::string layouts;
   run = read_json_file(path);
   for (const JsonValue& start : run.find("starts")->items())
@@ -411,7 +412,7 @@ TEST_F(StoredRuns, ADamagedCheckpointRepeatsNoChange) {
   EXPECT_NE(first, said.npos) << said;
   EXPECT_EQ(said.find("decay_steps was "), said.rfind("decay_steps was ")) << said;
   EXPECT_TRUE(contains(said, "goes on from step 3\n")) << said;
-  EXPECT_TRUE(contains(on("6"), "goes on from step 8, beyond run.steps = 6: there is nothing to train"));
+  EXPECT_TRUE(contains(on("6"), "the run is over at step 8, beyond run.steps = 6: there is nothing to train; --set run.steps=N"));
 }
 
 // The last step of a decay to 0 changes nothing; a start that makes that step alone would change nothing at all.

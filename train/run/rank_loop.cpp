@@ -197,21 +197,16 @@ void RankLoop::open_run_folder(std::int64_t largest) {
   }
   const bool is_over = updates() >= plan_.config.run.steps;
   if (updates() > 0)
-    sink_.line(
-        fmt::format("goes on from step {}{}{}", updates(),
-                    updates() > plan_.config.run.steps ? fmt::format(", beyond run.steps = {}", plan_.config.run.steps)
-                    : is_over                          ? ", which is the last one"
-                                                       : "",
-                    is_over ? fmt::format(": there is nothing to train, the run is over; --set run.{0}s=N trains on to {0} "
-                                          "N, --set run.overwrite=true begins anew and sets aside what is there",
-                                          plan_.config.run.epochs ? "epoch" : "step")
-                            : ""));
+    sink_.line(is_over ? fmt::format("the run is over at step {0}{1}: there is nothing to train; --set run.{2}s=N trains on to "
+                                     "{2} N, --set run.overwrite=true begins anew and sets aside what is there", updates(),
+                                     updates() > plan_.config.run.steps
+                                         ? fmt::format(", beyond run.steps = {}", plan_.config.run.steps) : "",
+                                     plan_.config.run.epochs ? "epoch" : "step")
+                       : fmt::format("goes on from step {}", updates()));
   if (updates() > 0 && !is_over) {
     const std::string then = other_layout(checkpoints_.resume()->manifest, plan_);
-    std::string text = then.empty() ? "" : fmt::format("its checkpoint was saved with {}", then);
-    if (const std::string end = goes_on ? bad_end(plan_.config.run.dir) : ""; !end.empty())
-      text += fmt::format("{}the last start {}", text.empty() ? "" : "; ", end);
-    if (!text.empty()) sink_.line(text);
+    if (!then.empty()) sink_.line("its checkpoint was saved with " + then);
+    if (const std::string end = goes_on ? bad_end(plan_.config.run.dir) : ""; !end.empty()) sink_.line("the last start " + end);
   }
   last_eval_at_ = files.last_evaluation();
   if (!leaves_files_) {

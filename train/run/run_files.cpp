@@ -96,6 +96,9 @@ std::int64_t write_run_start(const std::string& folder, const RunPlan& plan, std
 
 namespace {
 
+// A message without its remedies, which were for the start that ended.
+std::string cause_of(const std::string& message) { return on_one_line(message.substr(0, message.find("; "))); }
+
 // The message of failure.json, where it came later than the start began; else "".
 std::string failure_since(const JsonValue& start, const std::string& folder) {
   const std::string path = folder + "/failure.json";
@@ -121,12 +124,12 @@ std::string bad_end(const std::string& folder) {
   if (ended == nullptr) {
     // A launcher that ends a failed job may end it between failure.json, which comes first, and the end in run.json.
     const std::string failure = failure_since(starts.back(), folder);
-    return failure.empty() ? "has no end on record: it was killed or cut off" : "failed: " + on_one_line(failure);
+    return failure.empty() ? "has no end on record: it was killed or cut off" : "failed: " + cause_of(failure);
   }
   const JsonValue *const code = ended->find("exit_code"), *const why = ended->find("why");
   if (code == nullptr || why == nullptr || !code->is_integer() || !why->is_string()) return "";
   if (code->as_integer() == 0 || code->as_integer() == exit_status(ExitCode::kRequeue)) return "";
-  return fmt::format("ended with {}: {}", code->as_integer(), on_one_line(why->as_string()));
+  return fmt::format("ended with {}: {}", code->as_integer(), cause_of(why->as_string()));
 }
 
 void write_run_end(const std::string& folder, const RunPlan& plan, std::int64_t start, std::int64_t step, int exit_code,

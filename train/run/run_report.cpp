@@ -257,8 +257,9 @@ std::string model_line(const RunPlan& plan) { return "model: " + model_text(plan
 
 std::string layout_line(const RunPlan& plan) {
   const ParallelDegrees& d = plan.grid.degrees();
-  return fmt::format("layout: {}DP x {}PP x {}TP = {}{}{}, {} of {} x {} tokens", d.data, d.pipeline, d.tensor,
+  return fmt::format("layout: {}DP x {}PP x {}TP = {}{}{}{}, {} of {} x {} tokens", d.data, d.pipeline, d.tensor,
                      counted(plan.world_size(), "rank"),
+                     d.data > 1 ? fmt::format(", {}", to_string(plan.config.parallel.zero)) : "",
                      d.pipeline > 1 ? fmt::format(", {}", to_string(plan.config.parallel.schedule)) : "",
                      plan.tensor_layout.shards_sequence() ? ", sequence parallel" : "",
                      counted(plan.num_micro_batches, "micro-batch", "micro-batches"), plan.config.batch.micro,
