@@ -267,7 +267,7 @@ std::string prices_text(const StudyResult& result, const Import& import) {
       unbuilt += fmt::format("{}{}", unbuilt.empty() ? "\npriced without, as not built yet: " : ", ", value.path);
   std::string text = fmt::format("prices of: {}; sent by a rank in a step{}\n\n{}", result.hardware,
                                  result.counted_as == "GPU" ? ", held by a GPU" : ", held by all ranks, which are one process",
-                                 to_text(table));
+                                 to_text(table, kImportColumns));
   if (!unbuilt.empty()) text += folded_between_words(unbuilt, 0, kImportColumns) + '\n';
   for (const std::string& sentence : result.causes) text += '\n' + folded_between_words(sentence, 0, kImportColumns);
   return text + (result.causes.empty() ? "" : "\n");
