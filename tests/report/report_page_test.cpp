@@ -107,7 +107,10 @@ TEST(ReportPage, BarsAreSharesOfTheLongest) {
 }
 
 TEST(ReportPage, ChartsHaveTheirNumbers) {
-  const JsonValue data = data_of(to_html(page_of("run 1")), "chart");
+  const std::string html = to_html(page_of("run 1"));
+  const JsonValue data = data_of(html, "chart");
+  expect_parts(html, {"</script><svg ", "</svg>\n</div>"});
+  EXPECT_GT(html.find("<noscript>"), html.find("</svg>")) << "readers without scripts have the still";
   EXPECT_EQ(data.find("yScale")->as_string(), "log2");
   EXPECT_EQ(data.find("limit")->as_number(), 4);
   const JsonValue& line = data.find("lines")->items().at(0);
