@@ -344,7 +344,7 @@ std::string examples_help() {
 
 void add_flags(CLI::App& app, ImportFlags& flags) {
   app.add_option("FILE", flags.files, "files and commands, -: from standard input")->required();
-  app.add_option("--from", flags.rules.from, "the system they are of, where their content does not tell");
+  app.add_option("--from", flags.rules.from, "the system they are of, where that is not clear from them");
   in_range(app.add_option("--ranks", flags.ranks, "processes in all, where no input says so"), 1, kMostGpus);
   app.add_option("--output", flags.output, "write the configuration to this file; else it is printed");
   app.add_flag("--json", flags.json, "print one JSON object: config, keys, defaults");
