@@ -68,6 +68,7 @@ std::string folded(const std::string& help, std::size_t width) {
   std::istringstream lines(help);
   std::string out;
   for (std::string line; std::getline(lines, line);) {
+    if (line.empty() && out.ends_with("\n\n")) continue;  // between groups of flags
     // The description begins after the last run of two spaces; without one the line continues where it began.
     const std::size_t gap = line.rfind("  ");
     const std::size_t indent = gap == line.npos ? 0 : line.find_first_not_of(' ', gap);
