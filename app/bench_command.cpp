@@ -119,7 +119,7 @@ void bench_command(const Arguments& arguments, const CommandContext& context) {
   const TrainConfig config = config_to_plan(values, flags.settings);
   const std::optional<BenchReport> report = run_bench_here(config, options, *context.make_cuda());
   if (!report) return;
-  context.out << (json ? to_json_text(to_json(*report)) + '\n' : on_lines(to_text(*report)));
+  context.out << (json ? to_json_text(to_json(*report)) + '\n' : on_screen(to_text(*report, context.table_columns()), context));
 }
 
 }  // namespace trident

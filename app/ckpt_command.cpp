@@ -116,11 +116,8 @@ JsonValue row_of_other(const std::string& folder, const CheckpointEntry& entry) 
              entry.why);
 }
 
-void print_state(const Manifest& manifest, std::ostream& out) {
+void print_state(const Manifest& manifest, FunctionRef<void(std::string_view name, const std::string& value)> line) {
   const TrainingState& state = manifest.state;
-  const auto line = [&](std::string_view name, const std::string& value) {
-    out << fmt::format("  {:<16} {}\n", name, on_one_line(value));
-  };
   const std::string skipped =
       state.skipped == 0 ? "" : fmt::format(", {} skipped ({} in a row)", state.skipped, state.skipped_in_a_row);
   line("updates", fmt::format("{} of {} batches{}", state.updates, state.batches, skipped));
@@ -229,7 +226,7 @@ void ckpt_ls(const std::string& path, bool as_json, const CommandContext& contex
                           written.is_null() ? "-" : age_text(written.as_integer()), line.find("health")->as_string(),
                           line.find("content")->as_string() + (is_resumed ? "; the last start went on from it" : "")});
   }
-  if (!as_json) context.out << to_text(table);
+  if (!as_json) context.out << to_text(table, context.table_columns());
 }
 
 // The configuration of the run that wrote a checkpoint; nothing if it is none that this version reads.
@@ -265,13 +262,12 @@ void ckpt_show(const std::string& path, bool as_json, const CommandContext& cont
   StoredTensors checkpoint(find_checkpoint(path));
   warn(checkpoint.lock_note(), context);
   const Manifest& manifest = checkpoint.manifest();
-  std::ostream& out = context.out;
-  if (as_json) return void(out << to_json_text(to_json(checkpoint)) << '\n');
+  if (as_json) return void(context.out << to_json_text(to_json(checkpoint)) << '\n');
   const auto line = [&](std::string_view name, const std::string& value) {
-    out << fmt::format("  {:<16} {}\n", name, on_one_line(value));
+    context.out << on_screen(fmt::format("  {:<16} {}\n", name, on_one_line(value)), context);
   };
-  out << on_one_line(checkpoint.folder()) << '\n';
-  print_state(manifest, out);
+  context.out << on_one_line(checkpoint.folder()) << '\n';
+  print_state(manifest, line);
   if (const std::optional<TrainConfig> config = config_of(manifest)) {
     std::vector<std::string> data;
     for (const WeightedPath& file : config->data.train) data.push_back(file.path);
@@ -284,18 +280,16 @@ void ckpt_show(const std::string& path, bool as_json, const CommandContext& cont
   JsonValue writer = manifest.writer;
   if (const std::string layout = saved_layout(manifest); !layout.empty()) writer.set("saved_with", layout);
   line("written by", facts_text(writer));
-  std::size_t names = 0, shapes = 0;
-  for (const ManifestTensor& tensor : manifest.tensors) {
-    names = std::max(names, on_one_line(tensor.name).size());
-    shapes = std::max(shapes, shape_text(tensor.shape).size());
-  }
-  out << fmt::format("{}: shape, dtype, norm\n", counted(std::ssize(manifest.tensors), "tensor"));
+  context.out << fmt::format("{}: shape, dtype, norm\n", counted(std::ssize(manifest.tensors), "tensor"));
+  Table table{"", {{"", true}, {"", true}, {"", true}, {"", true}}, {}, 2};
   for (std::size_t t = 0; t < manifest.tensors.size(); ++t) {
     const ManifestTensor& tensor = manifest.tensors[t];
-    const std::string values =
-        tensor.base ? "in the base" : fmt::format("{}  {:.6g}", to_string(manifest.weights), weight_norm(checkpoint, t));
-    out << fmt::format("  {:<{}}  {:<{}}  {}\n", on_one_line(tensor.name), names, shape_text(tensor.shape), shapes, values);
+    std::vector<std::string>& row = table.rows.emplace_back();
+    row = {on_one_line(tensor.name), shape_text(tensor.shape)};
+    if (tensor.base) row.push_back("in the base");
+    else row.insert(row.end(), {std::string(to_string(manifest.weights)), fmt::format("{:.6g}", weight_norm(checkpoint, t))});
   }
+  context.out << to_text(table, context.table_columns());
 }
 
 void ckpt_verify(const std::string& path, const CommandContext& context) {
@@ -427,7 +421,7 @@ void one_path(const Arguments& arguments, const CommandContext& context, CLI::Ap
               FunctionRef<void(const std::string&)> run, bool* as_json = nullptr) {
   std::string path;
   app.add_option(name, path, what)->required();
-  if (as_json != nullptr) app.add_flag("--json", *as_json, "print a JSON object in one line for each checkpoint");
+  if (as_json != nullptr) app.add_flag("--json", *as_json, "print JSON, an object a line");
   const auto step_of = [&](const std::string& word, const std::string&) {
     const bool is_step = !word.empty() && std::ranges::all_of(word, [](char c) { return c >= '0' && c <= '9'; });
     return is_step ? fmt::format("say {} for step {}", for_shell((std::filesystem::path(path) / word).string()), word) : "";

@@ -280,7 +280,7 @@ std::string other_program() {
 
 bool parse_flags(CLI::App& app, const Arguments& arguments, const CommandContext& context, const FlagTexts& texts) {
   app.allow_extras();
-  if (texts.all) app.set_help_all_flag("--help-all", "print everything: how ranks start, exit codes, all keys");
+  if (texts.all) app.set_help_all_flag("--help-all", "print everything: also how ranks start, exit codes, keys");
   try {
     app.parse(Arguments(arguments.rbegin(), arguments.rend()));  // CLI11 wants them last first
   } catch (const CLI::Success& asked) {  // for help
@@ -376,6 +376,10 @@ void in_range(CLI::Option* option, double least, double most) {
     return std::string();
   };
   option->check(CLI::Validator(check, ""));
+}
+
+void put_in_group(CLI::App& app, const char* title, std::initializer_list<const char*> flags) {
+  for (const char* const flag : flags) app.get_option(flag)->group(title);
 }
 
 std::string on_screen(const std::string& text, const CommandContext& context) {

@@ -48,6 +48,9 @@ std::string neutral_setting(const ImportedValue& value);
 inline constexpr std::string_view kAdapterHelp =
     "to --hf: a PEFT folder (adapter_config.json, adapter_model.safetensors), merged into the weights while they are read";
 
+// Puts flags under a title in the help; titles come in the order of their first flags.
+void put_in_group(CLI::App& app, const char* title, std::initializer_list<const char*> flags);
+
 // Refuses (ConfigError) other numbers: "--steps = 0: must be from 1 to 1000".
 void in_range(CLI::Option* option, double least, double most);
 

@@ -287,7 +287,7 @@ void data_merge_command(const Arguments& arguments, const CommandContext& contex
 
 void data_pack_command(const Arguments& arguments, const CommandContext& context) {
   CLI::App app(
-      "Put sequences together to packs, for data.samples = \"packed\": a document of the output is a pack of at most "
+      "Put sequences together into packs, for data.samples = \"packed\": a document of the output is a pack of at most "
       "T tokens with its sequences. T is batch.sequence: a token is predicted from the one before it in its own sequence, so that "
       "no pack needs T + 1.",
       "trident data pack");

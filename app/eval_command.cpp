@@ -63,23 +63,27 @@ void add_flags(CLI::App& app, EvalFlags& flags) {
   app.add_option("--ckpt", options.checkpoint, "a checkpoint's folder, or that of a run's checkpoints, for the newest");
   app.add_option("--hf", options.hf_folder, "in its place a Hugging Face folder: config.json and safetensors");
   app.add_option("--adapter", options.adapter, std::string(kAdapterHelp));
+  app.add_option("--tokenizer", options.tokenizer,
+                 "for bits per byte and for questions as text; not given: data.tokenizer of its training, or the folder's own");
+  app.add_flag("--no-special", options.no_special, "leave out what the tokenizer puts around a text, such as <|begin_of_text|>");
+  put_in_group(app, "Model", {"--ckpt", "--hf", "--adapter", "--tokenizer", "--no-special"});
   app.add_option("--data", flags.data,
                  "prefix of .bin and .idx, or NAME=PREFIX; as often as wanted; not given: the validation data of the run");
   app.add_option("--ids", flags.ids, "a text as token ids, \"5 17 2\"");
   app.add_option("--choices", options.choices, "lines {\"context\": ..., \"choices\": [...], \"answer\": 0}");
-  app.add_option("--delimiter", options.delimiter, "what stands between a context and a choice")->capture_default_str();
+  app.add_option("--delimiter", options.delimiter, "what stands between a context and a choice; not given: a space");
   app.add_option("--sequence", options.sequence,
                  "tokens that the model is given at a time; not given: batch.sequence of its training, with --hf at most 1024");
   app.add_option("--stride", options.stride, "how far a window begins behind the one before it; not given: --sequence");
+  put_in_group(app, "Input", {"--data", "--ids", "--choices", "--delimiter", "--sequence", "--stride"});
   app.add_flag("--per-document", options.per_document, "each document by itself, and a loss for each");
   app.add_flag("--token-losses", options.token_losses, "of --ids: a loss for each token but the first");
   app.add_flag("--per-question", options.per_question, "of --choices: the log-likelihood of every choice");
-  app.add_option("--tokenizer", options.tokenizer,
-                 "for bits per byte and for questions as text; not given: data.tokenizer of its training, or the folder's own");
-  app.add_flag("--no-special", options.no_special, "leave out what the tokenizer puts around a text, such as <|begin_of_text|>");
+  app.add_flag("--json", flags.json, "print one JSON object");
+  put_in_group(app, "Output", {"--per-document", "--token-losses", "--per-question", "--json"});
   app.add_option("--set", options.settings,
                  "PATH=VALUE, as often as wanted: parallel=\"2DP x 2TP\", batch.micro=4, precision.compute=fp32, ...");
-  app.add_flag("--json", flags.json, "print one JSON object");
+  put_in_group(app, "Machine", {"--set"});
 }
 
 }  // namespace
@@ -92,13 +96,16 @@ void eval_command(const Arguments& arguments, const CommandContext& context) {
       "trident eval");
   EvalFlags flags;
   add_flags(app, flags);
-  const auto details = [&context] {
-    return "Example:\n  trident eval --ckpt runs/a/ckpt --data valid --set parallel=\"2DP x 2PP\" --json\n\n" +
-           launch_help(context.columns, "trident eval --ckpt D ...") + '\n' + exit_codes_help(context.columns, ExitCodes::kOfUse);
+  const auto example = [] {
+    return std::string("Example:\n  trident eval --ckpt runs/a --data corpus/valid --set parallel=\"2DP x 2PP\"\n");
+  };
+  const auto all = [&] {
+    return example() + '\n' + launch_help(context.columns, "trident eval --ckpt D ...") + '\n' +
+           exit_codes_help(context.columns, ExitCodes::kOfUse);
   };
   std::exception_ptr wrong;  // which the ranks of a job say once
   try {
-    if (!parse_flags(app, arguments, context, {details, {}})) return;
+    if (!parse_flags(app, arguments, context, {example, {}, all})) return;
     for (const std::string& text : flags.data) flags.options.sets.push_back(named(text));
     if (app.count("--ids") > 0) flags.options.ids = parse_token_ids(flags.ids, "--ids");
     check(app, flags.options);

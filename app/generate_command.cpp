@@ -68,41 +68,47 @@ void print(std::ostream& out, const GenerateResult& result, const OutputFlags& f
   out << to_json_text(line) << '\n';
 }
 
-void add_flags(CLI::App& app, GenerateOptions& options, OutputFlags& output) {
+void add_model_flags(CLI::App& app, GenerateOptions& options) {
   app.add_option("--ckpt", options.checkpoint, "a checkpoint, or a folder of several or a run's: the newest");
   app.add_option("--hf", options.hf_folder, "instead: a Hugging Face folder, with config.json and safetensors");
   app.add_option("--adapter", options.adapter, std::string(kAdapterHelp));
   app.add_option("--config", options.config,
                  "instead: a run's configuration, with that run's newest checkpoint, or random weights where it has none");
   app.add_flag("--random-weights", options.random_weights, "with --config: weights drawn at random, to measure");
-  app.add_option("--set", options.settings, "layout, precision and threads, as --set parallel.tensor=2; one rank by default")
-      ->type_name("PATH=VALUE");
   app.add_option("--tokenizer", options.tokenizer, "\"gpt2\" or a folder, in place of the model's own");
   app.add_flag("--no-special", options.no_special, "leave out what the tokenizer puts around a prompt, such as <|begin_of_text|>");
-  app.add_option("--max-new-tokens", options.max_new_tokens, "of every continuation")->capture_default_str();
-  app.add_option("--temperature", options.sampling.temperature,
-                 "logits are divided by it; 0: greedy; of this and the next three a model's generation_config.json goes before the "
-                 "default")
-      ->capture_default_str();
+  put_in_group(app, "Model", {"--ckpt", "--hf", "--adapter", "--config", "--random-weights", "--tokenizer", "--no-special"});
+}
+
+void add_flags(CLI::App& app, GenerateOptions& options, OutputFlags& output) {
+  app.add_option("--temperature", options.sampling.temperature, "logits are divided by it; 0: greedy")->capture_default_str();
   app.add_option("--top-k", options.sampling.top_k, "draw from so many of the likeliest tokens; 0: all")->capture_default_str();
   app.add_option("--top-p", options.sampling.top_p, "draw from the fewest tokens that have this probability together")
       ->capture_default_str();
   app.add_option("--repetition-penalty", options.sampling.repetition_penalty, "on tokens that were there: above 1 less likely")
       ->capture_default_str();
   app.add_option("--seed", options.sampling.seed, "of the draws")->capture_default_str();
+  app.add_option("-n", options.samples, "continuations of every prompt")->capture_default_str();
+  put_in_group(app, "Sampling (a model's generation_config.json goes before these defaults)",
+               {"--greedy", "--temperature", "--top-k", "--top-p", "--repetition-penalty", "--seed", "-n"});
+  app.add_option("--max-new-tokens", options.max_new_tokens, "of every continuation")->capture_default_str();
   app.add_option("--stop", options.stops, "a text that ends a continuation, which does not show it; may be repeated")
       ->allow_extra_args(false);
   app.add_option("--end", options.ends,
                  "id of a token that ends a continuation; may be repeated; the tokenizer's end of a document by default")
       ->allow_extra_args(false);
   app.add_flag("--ignore-end", options.ignore_end, "no token ends a continuation");
-  app.add_option("-n", options.samples, "continuations of every prompt")->capture_default_str();
-  app.add_option("--batch", options.slots, "sequences at once, on every data rank")->capture_default_str();
+  put_in_group(app, "Length", {"--max-new-tokens", "--stop", "--end", "--ignore-end"});
   app.add_flag("--logprobs", output.log_probabilities, "print every new token's log-probability, in nats");
   app.add_flag("--print-ids", output.ids, "print the new ids, on one line, in place of text");
   app.add_flag("--json", output.json, "print one JSON object a line for every continuation");
   app.add_flag("--timings", output.timings,
                "add what prompts and steps took, and what the machine does at most, measured between them");
+  put_in_group(app, "Output", {"--logprobs", "--print-ids", "--json", "--timings"});
+  app.add_option("--batch", options.slots, "sequences at once, on every data rank")->capture_default_str();
+  app.add_option("--set", options.settings, "layout, precision and threads, as --set parallel.tensor=2; one rank by default")
+      ->type_name("PATH=VALUE");
+  put_in_group(app, "Machine", {"--batch", "--set"});
 }
 
 // Refuses by name what cannot be, and flags that change nothing beside others.
@@ -134,6 +140,7 @@ void generate_command(const Arguments& arguments, const CommandContext& context)
   OutputFlags output;
   std::vector<std::string> texts, files, ids;
   bool greedy = false, chat = false;
+  add_model_flags(app, options);
   app.add_option("--prompt", texts, "a text to continue; may be repeated")->allow_extra_args(false);
   app.add_option("--prompts", files,
                  "a file with a prompt on every line; of FILE.jsonl a JSON text, or {\"prompt\": ..} or {\"ids\": [..]}")
@@ -147,16 +154,19 @@ void generate_command(const Arguments& arguments, const CommandContext& context)
                "it, and an empty line ends it");
   app.add_option("--template", options.chat_template,
                  "of --messages and --chat: a file, chatml or llama3, in place of the tokenizer folder's");
+  put_in_group(app, "Input", {"--prompt", "--prompts", "--prompt-ids", "--messages", "--chat", "--template"});
   app.add_flag("--greedy", greedy, "take the likeliest token, as --temperature 0");
   add_flags(app, options, output);
   std::exception_ptr wrong;  // which the ranks of a job say once
   try {
-    const auto details = [&context] {
-      return "Example:\n  trident generate --ckpt runs/a/ckpt --prompt \"Once upon a time\" --top-p 0.9\n\n" +
-             launch_help(context.columns, "trident generate --ckpt D ...") + '\n' +
+    const auto example = [] {
+      return std::string("Example:\n  trident generate --ckpt runs/a --prompt \"Once upon a time\" --top-p 0.9\n");
+    };
+    const auto all = [&] {
+      return example() + '\n' + launch_help(context.columns, "trident generate --ckpt D ...") + '\n' +
              exit_codes_help(context.columns, ExitCodes::kOfUse);
     };
-    if (!parse_flags(app, arguments, context, {details, {}})) return;
+    if (!parse_flags(app, arguments, context, {example, {}, all})) return;
     options.timings = output.timings;
     if (greedy) options.sampling.temperature = 0;
     for (const char* flag : {"--temperature", "--top-k", "--top-p", "--repetition-penalty", "--seed"})

@@ -21,8 +21,10 @@ const std::vector<ExitCodeText>& exit_code_texts() {
   static const std::vector<ExitCodeText> table{
       {code(ExitCode::kOk), "done", ""},
       {kExitDifferent, "trident ckpt diff found a difference", ""},
-      {code(ExitCode::kConfig), "the configuration or the command line", "correct what the message names"},
-      {code(ExitCode::kData), "data or checkpoint files", "correct or prepare the file that the message names"},
+      {code(ExitCode::kConfig), "the configuration or the command line",
+       "correct what the message names, which may be a file that is not there"},
+      {code(ExitCode::kData), "data, model, run or checkpoint files",
+       "correct or prepare what is missing or wrong there, such as a chat template"},
       {code(ExitCode::kInternal), "a bug in trident, or a host out of memory",
        "report it with the configuration; for want of memory the message says what to make smaller"},
       {code(ExitCode::kStorage), "the file system refused", "make room or repair it, then start again"},
@@ -66,6 +68,7 @@ std::string folded(const std::string& help, std::size_t width) {
   std::istringstream lines(help);
   std::string out;
   for (std::string line; std::getline(lines, line);) {
+    if (line.empty() && out.ends_with("\n\n")) continue;  // between groups of flags
     // The description begins after the last run of two spaces; without one the line continues where it began.
     const std::size_t gap = line.rfind("  ");
     const std::size_t indent = gap == line.npos ? 0 : line.find_first_not_of(' ', gap);

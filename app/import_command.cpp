@@ -267,7 +267,7 @@ std::string prices_text(const StudyResult& result, const Import& import) {
       unbuilt += fmt::format("{}{}", unbuilt.empty() ? "\npriced without, as not built yet: " : ", ", value.path);
   std::string text = fmt::format("prices of: {}; sent by a rank in a step{}\n\n{}", result.hardware,
                                  result.counted_as == "GPU" ? ", held by a GPU" : ", held by all ranks, which are one process",
-                                 to_text(table));
+                                 to_text(table, kImportColumns));
   if (!unbuilt.empty()) text += folded_between_words(unbuilt, 0, kImportColumns) + '\n';
   for (const std::string& sentence : result.causes) text += '\n' + folded_between_words(sentence, 0, kImportColumns);
   return text + (result.causes.empty() ? "" : "\n");
@@ -344,7 +344,7 @@ std::string examples_help() {
 
 void add_flags(CLI::App& app, ImportFlags& flags) {
   app.add_option("FILE", flags.files, "files and commands, -: from standard input")->required();
-  app.add_option("--from", flags.rules.from, "the system they are of, where their content does not tell");
+  app.add_option("--from", flags.rules.from, "the system they are of, where that is not clear from them");
   in_range(app.add_option("--ranks", flags.ranks, "processes in all, where no input says so"), 1, kMostGpus);
   app.add_option("--output", flags.output, "write the configuration to this file; else it is printed");
   app.add_flag("--json", flags.json, "print one JSON object: config, keys, defaults");

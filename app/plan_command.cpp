@@ -96,7 +96,7 @@ void plan_command(const Arguments& arguments, const CommandContext& context) {
   in_range(app.add_option("--ranks", ranks, "ranks of the job, where parallel.data is auto"), 1, kMostGpus);
   app.add_flag("--json", json, "print one JSON object, with every allocation");
   app.add_flag("--program", program, "add what every pipeline stage does in a step, instruction by instruction");
-  app.add_flag_callback("--cluster", [] {}, "as trident plan cluster: --cluster NAME is its NAME");
+  app.add_flag_callback("--cluster", [] {}, "--cluster NAME: as trident plan cluster NAME");
   app.add_flag_callback("--search", [] {}, "as trident plan search");
   const auto instead = [](const std::string& argument, const std::string& next) {
     for (const char* const flag : {"--gpus", "--tokens", "--csv", "--html", "--trace"})
@@ -115,7 +115,7 @@ void plan_command(const Arguments& arguments, const CommandContext& context) {
   const TrainConfig config = read_config(app, flags);
   const DryPlan planned = plan_run(config, ranks, *context.make_cuda());
   context.out << (json ? on_lines(to_json_text(to_json(planned, detail_of(program))) + '\n')
-                       : on_screen(to_text(planned, detail_of(program)), context));
+                       : on_screen(to_text(planned, detail_of(program), context.table_columns()), context));
 }
 
 void plan_cluster_command(const Arguments& arguments, const CommandContext& context) {
@@ -149,6 +149,7 @@ void plan_cluster_command(const Arguments& arguments, const CommandContext& cont
   check_named_files(app, {"--config", "--cluster"}, {"--html", "--trace"});
   if (csv && json) throw ConfigError("--csv: is another form of what --json prints; leave one of them out");
   const PlanForm form = json ? PlanForm::kJson : csv ? PlanForm::kCsv : PlanForm::kText;
+  question.columns = context.table_columns();
   if (!html.empty()) question.take_page = [&](ReportPage page) { write_page(html, std::move(page), app, arguments); };
   const std::string answer = plan_on_cluster(read_config(app, flags), question, detail_of(program), form);
   context.out << (form == PlanForm::kText
@@ -205,7 +206,7 @@ void plan_search_command(const Arguments& arguments, const CommandContext& conte
                                   counted(shown, "layout is", "layouts are")));
   if (!html.empty()) write_page(html, page_of(found), app, arguments);
   context.out << (json ? to_json_text(to_json(found)) + '\n'
-                       : on_screen(to_text(found, rank), context) + files_text({{html, "a browser"}}));
+                       : on_screen(to_text(found, rank, context.table_columns()), context) + files_text({{html, "a browser"}}));
   if (!write.empty()) {
     const TrainConfig chosen = config_to_plan(values, at(found.best, rank - 1).settings);
     write_file(write, to_json_text(given_to_json(chosen, values), 2) + '\n');

@@ -59,9 +59,7 @@ void report_command(const Arguments& arguments, const CommandContext& context) {
   const auto read = [&] { return read_run_folders(runs_at(runs)); };
   const std::vector<RunFolder> first = read();
   bool goes_on = write_page(first, output, watch);
-  const bool is_terminal = context.console == ConsoleMode::kTerminal;
-  if (first.size() > 1)
-    context.out << on_screen(to_text(runs_table(first), is_terminal ? context.columns : std::string::npos), context);
+  if (first.size() > 1) context.out << on_screen(to_text(runs_table(first), context.table_columns()), context);
   context.out << fmt::format("{}: open it in a browser{}\n", on_one_line(output),
                              watch && goes_on ? "; it is written again every 5 s" : "")
               << std::flush;

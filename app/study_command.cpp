@@ -119,7 +119,8 @@ void study_command(const Arguments& arguments, const CommandContext& context) {
   context.out << (flags.json ? to_json_text(to_json(result)) + '\n'
                   : flags.csv
                       ? on_lines(to_csv(result))
-                      : on_screen(to_text(result), context) + files_text({{flags.svg, "a browser"}, {flags.html, "a browser"}}));
+                      : on_screen(to_text(result, context.table_columns()), context) +
+                            files_text({{flags.svg, "a browser"}, {flags.html, "a browser"}}));
 }
 
 }  // namespace trident

@@ -144,7 +144,7 @@ const std::vector<Subcommand>& subcommands() {
                    {"merge", "--input PREFIX... --output PREFIX", "several token files to one", data_merge_command},
                    {"pack", "PREFIX... --sequence T --output PREFIX", "sequences to packs of T tokens", data_pack_command}}},
       {.name = "tokenizer",
-       .summary = "text to token ids and back; what a tokenizer does, and whether two are one",
+       .summary = "text to token ids and back; show and compare tokenizers",
        .actions = {{"encode", "[--tokenizer T] [FILE|-]", "the ids of each line", tokenizer_encode_command},
                    {"decode", "[--tokenizer T] [FILE|-]", "the text of each line of ids", tokenizer_decode_command},
                    {"show", "[--tokenizer T] [FILE]", "what it does to a text", tokenizer_show_command},

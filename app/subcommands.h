@@ -25,6 +25,9 @@ struct CommandContext {
   std::function<CpuRates(const CalibrateOptions&, const std::function<void(const std::string&)>& say)> calibrate = calibrate_cpu;
   Color* color = nullptr;                     // where --color is left
   LogSink::Dress dress = {};                  // of lines on `err`
+
+  // Columns that a table may have: those of a terminal, and outside one as many as it takes.
+  std::size_t table_columns() const { return console == ConsoleMode::kTerminal ? columns : std::string::npos; }
 };
 
 using Arguments = std::vector<std::string>;  // after the subcommand's name

@@ -55,7 +55,7 @@ void supervise_command(const Arguments& arguments, const CommandContext& context
       "Run a command (mpirun ... trident train, srun ... trident train, or trident train), and start it again from its newest "
       "checkpoint when a rank died, the file system failed, or it saved and asked for it.",
       "trident supervise");
-  app.footer("Behind the options: -- COMMAND...");
+  app.footer("After the options: -- COMMAND...");
   SuperviseOptions options;
   app.add_option("--max-restarts", options.rules.max_restarts, "restarts at the most; without it as many as it takes")
       ->check(CLI::NonNegativeNumber);

@@ -167,6 +167,8 @@ void tokenizer_render_command(const Arguments& arguments, const CommandContext& 
   if (!parse_flags(app, arguments, context)) return;
   if (folder.empty() && name.empty())
     throw ConfigError("no template given; give --tokenizer DIR or --template FILE, chatml or llama3");
+  if (folder.find('/') != folder.npos && !is_there(folder))
+    throw ConfigError(fmt::format("--tokenizer = {}: no such folder; check the path, or leave it out", in_quotes(folder)));
   ChatSource source = load_chat_source(folder, name);
   if (ids && folder.empty()) throw ConfigError("--ids: no tokenizer says which; name the model's folder in --tokenizer");
   source.variables.now = time_of(now.value_or(local_time_text(kTimeFormat)), "--now");

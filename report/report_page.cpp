@@ -11,6 +11,7 @@
 #include "report/assets.h"
 #include "report/markup.h"
 #include "report/plot.h"
+#include "report/svg_plot.h"
 
 namespace trident {
 namespace {
@@ -38,6 +39,20 @@ std::size_t bytes_around_sections() {
   constexpr std::size_t kRest = 64 << 10;
   return page_style().size() + uplot_style().size() + uplot_license().size() + uplot_script().size() + chart_script().size() +
          timeline_script().size() + kRest;
+}
+
+// The first plot of a page for readers that run no scripts, such as mail clients: a small SVG of at most so many points a line.
+std::string still_of(LinePlot plot) {
+  constexpr std::size_t kPoints = 200;
+  plot.title.clear();  // the page has it
+  for (PlotLine& line : plot.lines) {
+    const std::size_t every = (line.points.size() + kPoints - 1) / kPoints;
+    std::vector<PlotPoint> kept;
+    for (std::size_t i = 0; i < line.points.size(); ++i)
+      if (i % every == 0 || i + 1 == line.points.size()) kept.push_back(line.points[i]);
+    line.points = std::move(kept);
+  }
+  return line_plot_svg(plot);
 }
 
 class PageWriter {
@@ -214,7 +229,7 @@ class PageWriter {
       data.set("limitName", on_one_line(plot.limit_name));
     }
     data.set("lines", JsonValue(std::move(lines)));
-    scripted("chart", script_json(data));
+    scripted("chart", script_json(data), draws_charts_ ? "" : still_of(plot));
     draws_charts_ = true;
   }
 
@@ -229,12 +244,11 @@ class PageWriter {
   void title(std::string_view text) {
     if (!text.empty()) body_ += fmt::format("<h3>{}</h3>\n", html_escaped(text));
   }
-  // An element whose script finds its data inside it.
-  void scripted(std::string_view what, std::string_view json) {
-    body_ += fmt::format(
-        "<div class=\"{0}\"><script type=\"application/json\">{1}</script><noscript>Drawn by a script of this page, "
-        "which the browser does not run.</noscript></div>\n",
-        what, json);
+  // An element whose script finds its data inside it and puts its own picture in place of `still`.
+  void scripted(std::string_view what, std::string_view json, std::string_view still = "") {
+    body_ += fmt::format("<div class=\"{}\"><script type=\"application/json\">{}</script>{}</div>\n", what, json,
+                         still.empty() ? "<noscript>Drawn by a script of this page, which the browser does not run.</noscript>"
+                                       : still);
   }
 
   std::string body_;

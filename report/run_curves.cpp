@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <set>
 #include <string>
 #include <string_view>
@@ -24,22 +25,43 @@ double tokens_at(const RunFolder& run, double step) {
   return step_1 == step_0 ? tokens_1 : tokens_0 + (tokens_1 - tokens_0) * (step - step_0) / (step_1 - step_0);
 }
 
-// A line of each run that has the value.
+// The validation data that a record was made with, as its start names them; "" where starts do not say.
+std::string valid_of(const RunFolder& run, const JsonValue& record) {
+  const JsonValue::Array& starts = items(run.run.find("starts"));
+  const auto start = static_cast<std::size_t>(start_of(record, start_times(run.run)));
+  std::string all;
+  if (start == 0 || start > starts.size()) return all;
+  for (const JsonValue& file : items(starts[start - 1].find("valid"))) all += (all.empty() ? "" : " + ") + words(&file);
+  return all;
+}
+
+// A line of each run that has the value; of evaluations one of each validation data.
 void add_lines(LinePlot& plot, const std::vector<RunFolder>& runs, std::string_view name,
                std::vector<JsonValue> RunFolder::*records, std::string_view key, Hue hue, bool dashed) {
   for (std::size_t r = 0; r < runs.size(); ++r) {
     const RunFolder& run = runs[r];
     if (!has(run.*records, key)) continue;
-    PlotLine& line = plot.lines.emplace_back();
-    line.name = runs.size() == 1 ? std::string(name) : fmt::format("{}, {}", run.name, name);
-    line.hue = runs.size() == 1 ? hue : hue_of(r);
-    line.dashed = dashed;
+    std::map<std::string, PlotLine> lines;
+    std::string data;
     for (const JsonValue& record : run.*records) {
       const double step = number(record, "step"), tokens = number(record, "tokens");
+      const double other = std::isfinite(tokens) ? tokens : tokens_at(run, step);
+      const std::string before = std::exchange(data, records == &RunFolder::evals ? valid_of(run, record) : "");
+      PlotLine& line = lines[data];
+      if (before != data && !line.points.empty())  // data that come back are not joined over what lay between
+        line.points.push_back({step, kNone}), line.other_x.push_back(other);
       line.points.push_back({step, number(record, key)});
-      line.other_x.push_back(std::isfinite(tokens) ? tokens : tokens_at(run, step));
+      line.other_x.push_back(other);
     }
-    line.marked = line.points.size() <= 30;
+    std::size_t others = 0;
+    for (auto& [of, line] : lines) {
+      line.name = lines.size() == 1 || of.empty() ? std::string(name) : fmt::format("{}, {}", name, of);
+      if (runs.size() > 1) line.name = fmt::format("{}, {}", run.name, line.name);
+      line.hue = runs.size() > 1 ? hue_of(r) : others == 0 ? hue : hue_of(static_cast<std::size_t>(hue) + others);
+      line.dashed = dashed, line.marked = line.points.size() <= 30;
+      plot.lines.push_back(std::move(line));
+      ++others;
+    }
   }
 }
 

@@ -181,6 +181,7 @@ ReportSection runs_section(const std::vector<RunFolder>& runs) {
     };
     fact("Data", paths("train"));
     fact("Validation data", paths("valid"));
+    if (const double epochs = number(setting(run, "run", "epochs")); std::isfinite(epochs)) fact("Epochs", short_number(epochs));
     fact("Begins with the weights of", words(setting(run, "model", "init_from")));
     if (const std::string type = words(setting(run, "adapter", "type")); !type.empty())
       fact("Adapters", fmt::format("{}, r {}, on {}", type, step_text(number(setting(run, "adapter", "r"))),
@@ -220,23 +221,32 @@ ReportSection configuration_section(const std::vector<RunFolder>& runs) {
     const auto is_no_key = [](const JsonMember& member) { return member.key == "resolved"; };
     if (config.is_object()) std::erase_if(config.members(), is_no_key);
     flatten(config, "", settings[r]);
+    if (words(setting(runs[r], "lr_schedule", "type")) != "constant")
+      if (const double length = number(setting(runs[r], "resolved", "decay_length")); std::isfinite(length))
+        settings[r]["lr_schedule: the rate decays until step"] = step_text(length);
     for (const auto& [key, value] : settings[r]) keys.insert(key);
   }
   if (keys.empty()) return section;
-  Table differing{"Different", {{"key", true}}}, same{"", {{"key", true}, {"value", true}}};
-  for (const RunFolder& run : runs) differing.columns.push_back({run.name, true});
+  const bool is_one = runs.size() == 1;
+  std::set<std::string> given;  // by the only run's last start
+  if (const JsonValue* const start = is_one ? last_start(runs.front()) : nullptr)
+    for (const JsonValue& key : items(start->find("given"))) given.insert(words(&key));
+  Table differing{is_one ? "Set" : "Different", {{"key", true}}}, same{"", {{"key", true}, {"value", true}}};
+  for (const RunFolder& run : runs) differing.columns.push_back({is_one ? "value" : run.name, true});
   for (const std::string& key : keys) {
     std::vector<std::string> row{key};
     for (const auto& one : settings) row.push_back(one.contains(key) ? one.at(key) : "");
     const bool differs = std::ranges::any_of(row.begin() + 1, row.end(), [&](const std::string& value) { return value != row[1]; });
-    if (differs)
+    if (differs || given.contains(key))
       differing.rows.push_back(std::move(row));
     else
       same.rows.push_back({key, row[1]});
   }
   same.folded = true;
   same.title = fmt::format("{} keys{}", with_commas(std::ssize(same.rows)),
-                           differing.rows.empty() ? "" : " are the same in all runs");
+                           differing.rows.empty() ? ""
+                           : is_one               ? " that were not set"
+                                                  : " are the same in all runs");
   if (!differing.rows.empty()) section.blocks.emplace_back(std::move(differing));
   section.blocks.emplace_back(std::move(same));
   return section;

@@ -3,8 +3,11 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <sstream>
+#include <utility>
 
 #include "core/function_ref.h"
+#include "core/printable.h"
 
 namespace trident {
 namespace {
@@ -34,45 +37,90 @@ bool Table::has_titles() const {
   return std::ranges::any_of(columns, [](const Column& column) { return !column.title.empty(); });
 }
 
-std::string to_text(const Table& table) {
+namespace {
+
+std::vector<std::string> lines_of(const std::string& cell, std::size_t columns) {
+  std::vector<std::string> lines;
+  std::istringstream folded(folded_between_words(cell, 0, columns));
+  for (std::string line; std::getline(folded, line);) lines.push_back(line);
+  return lines;
+}
+
+// Writes some of a table's columns, which have these widths. A cell takes several lines where it is longer.
+class TextOfColumns {
+ public:
+  TextOfColumns(const Table& table, const std::vector<std::size_t>& widths, std::size_t columns)
+      : table_(table), widths_(widths), columns_(columns) {}
+
+  void write(const std::vector<std::string>& row, const std::vector<std::size_t>& shown) {
+    std::vector<std::string> lines(1);
+    std::size_t at = table_.indent;
+    for (const std::size_t c : shown) {
+      if (c >= row.size()) break;
+      const bool runs_over = c + 1 == row.size() && row.size() < widths_.size();
+      const std::size_t room = std::max<std::size_t>(1, columns_ - std::min(at, columns_ - 1));
+      const std::size_t width = runs_over ? room : std::min(widths_[c], room);
+      const std::vector<std::string> content = lines_of(row[c], width);
+      lines.resize(std::max(lines.size(), content.size()));
+      for (std::size_t i = 0; i < content.size(); ++i) {
+        const bool left = runs_over || table_.columns[c].words;
+        lines[i].resize(at, ' ');
+        lines[i] += left ? content[i] : std::string(width - std::min(width, content[i].size()), ' ') + content[i];
+      }
+      at += width + table_.gap;
+    }
+    for (const std::string& line : lines) text_ += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
+  }
+
+  std::string take() { return std::move(text_); }
+
+ private:
+  const Table& table_;
+  const std::vector<std::size_t>& widths_;
+  std::size_t columns_;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string to_text(const Table& table, std::size_t columns) {
+  constexpr std::size_t kLeastWords = 20;  // of a column whose cells are folded
+  const std::size_t all = table.columns.size();
   std::vector<std::size_t> widths;
   for (const Column& column : table.columns) widths.push_back(std::max(column.width, column.title.size()));
   for (const std::vector<std::string>& row : table.rows)
     for (std::size_t c = 0; c < row.size(); ++c)
-      if (c + 1 < row.size() || row.size() == widths.size()) widths[c] = std::max(widths[c], row[c].size());
-  std::string text;
-  const auto add_line = [&](auto cell, std::size_t cells) {
-    std::string line(table.indent, ' ');
-    for (std::size_t c = 0; c < cells; ++c) {
-      const bool runs_over = c + 1 == cells && cells < widths.size();
-      const std::string& content = cell(c);
-      const std::string fill(runs_over ? 0 : widths[c] - content.size(), ' ');
-      if (c > 0) line.append(table.gap, ' ');
-      line += runs_over || table.columns[c].words ? content + fill : fill + content;
-    }
-    text += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
+      if (c + 1 < row.size() || row.size() == all) widths[c] = std::max(widths[c], row[c].size());
+  const auto line_of = [&](std::size_t begin, std::size_t end) {  // with the keys before it
+    std::size_t length = table.indent;
+    for (std::size_t c = 0; c < end; ++c)
+      if (c < table.keys || c >= begin) length += widths[c] + (widths[c] > 0 && c > 0 ? table.gap : 0);
+    return length;
   };
-  if (table.has_titles())
-    add_line([&](std::size_t c) -> const std::string& { return table.columns[c].title; }, widths.size());
-  for (const std::vector<std::string>& row : table.rows)
-    add_line([&](std::size_t c) -> const std::string& { return row[c]; }, row.size());
-  return text;
-}
-
-std::string to_text(const Table& table, std::size_t columns) {
-  std::string text = to_text(table);
-  std::size_t longest = 0;
-  for (std::size_t begin = 0, end; (end = text.find('\n', begin)) != text.npos; begin = end + 1)
-    longest = std::max(longest, end - begin);
-  if (longest <= columns) return text;
-  text.clear();
-  for (const std::vector<std::string>& row : table.rows) {
-    Table block{"", {{"", true}, {"", true}}, {}, 2};
-    for (std::size_t c = 1; c < row.size(); ++c)
-      if (!row[c].empty()) block.rows.push_back({table.columns[c].title, row[c]});
-    text += row.front() + '\n' + to_text(block);
+  if (const std::size_t whole = line_of(0, all); whole > columns) {
+    std::size_t longest = table.keys;
+    for (std::size_t c = table.keys; c < all; ++c)
+      if (table.columns[c].words && (!table.columns[longest].words || widths[c] > widths[longest])) longest = c;
+    const std::size_t over = whole - columns;
+    if (longest < all && table.columns[longest].words && widths[longest] >= over + kLeastWords) widths[longest] -= over;
   }
-  return text;
+  TextOfColumns text(table, widths, columns);
+  for (std::size_t begin = 0, end; begin < all; begin = end) {
+    std::vector<std::size_t> shown;
+    const std::size_t first = std::max(begin, table.keys);
+    for (end = begin; end < all && (end <= first || line_of(begin, end + 1) <= columns); ++end) {}
+    for (std::size_t c = 0; c < end; ++c)
+      if (c < table.keys || c >= begin) shown.push_back(c);
+    if (begin > 0) text.write({""}, {0});
+    if (table.has_titles()) {
+      std::vector<std::string> titles;
+      for (const Column& column : table.columns) titles.push_back(column.title);
+      text.write(titles, shown);
+    }
+    for (const std::vector<std::string>& row : table.rows)
+      if (begin == 0 || row.size() > begin) text.write(row, shown);
+  }
+  return text.take();
 }
 
 std::string to_csv(const JsonValue::Array& rows) {

@@ -22,14 +22,15 @@ struct Table {
   std::vector<std::vector<std::string>> rows = {};
   std::size_t indent = 0, gap = 2;  // of text: spaces before a line and between columns
   bool folded = false;              // on pages it is shown when its title is clicked
+  std::size_t keys = 1;             // first columns, which name a row
 
   bool has_titles() const;  // or columns without any
 };
 
-// A line of titles where there are any, and one for each row; the table's own title is for pages.
-std::string to_text(const Table& table);
-// Where a line would be longer than `columns`: each row's first cell, and below it a line for each other column.
-std::string to_text(const Table& table, std::size_t columns);
+// A line of titles where there are any, and one for each row; the table's own title is for pages. Where a line would be longer
+// than `columns`, cells of the widest column of words take several lines, and where that does not do, columns stand in groups below
+// each other, each beside the keys.
+std::string to_text(const Table& table, std::size_t columns = std::string::npos);
 
 // A first line of names, in the order in which rows have them, and a line for each row, which is an object: members of objects
 // within it are joined by '_', what a row lacks and null are empty. RFC 4180.

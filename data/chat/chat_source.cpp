@@ -138,9 +138,7 @@ ChatSource chat_source_of(const std::string& tokenizer, const std::string& name,
   constexpr std::string_view kRemedy =
       "give the one of the model's data (--template chatml, llama3 or a file), or --prompt TEXT to a model that learned no "
       "conversations";
-  if (!source && is_folder)
-    throw DataError(fmt::format("{}: tokenizer {} has no chat template; {}", key, in_quotes(tokenizer), kRemedy));
-  if (!source) throw ConfigError(fmt::format("{}: tokenizer {} has no chat template; {}", key, in_quotes(tokenizer), kRemedy));
+  if (!source) throw DataError(fmt::format("{}: tokenizer {} has no chat template; {}", key, in_quotes(tokenizer), kRemedy));
   return std::move(*source);
 }
 

@@ -31,7 +31,7 @@ JsonValue object_in(const std::string& path);
 // before it where it has no added_tokens_decoder. DataError.
 JsonValue tokenizer_config_of(const std::string& folder);
 
-// The same of the tokenizer that has this name. Where there is none, ConfigError, or DataError of a folder, naming `key`.
+// The same of the tokenizer that has this name. Where there is none, DataError naming `key`.
 ChatSource chat_source_of(const std::string& tokenizer, const std::string& name, std::string_view key);
 
 // Messages in any form that read_conversation takes, but for plain text; of a file (JSON).

@@ -70,9 +70,9 @@ ChatSource chat_of_training(const DataConfig& data, const Tokenizer& tokenizer, 
   const std::string name = data.train.empty() ? "" : origin_in_record(data.train.front().path).chat_template;
   std::optional<ChatSource> chat = find_chat_source(folder_exists(tokenizer.name()) ? tokenizer.name() : "", name);
   if (!chat)
-    throw ConfigError(fmt::format("{}: is messages, and neither the data's record nor tokenizer {} has a chat template; give a "
-                                  "text, or prepare the data by --chat --template NAME",
-                                  key, in_quotes(tokenizer.name())));
+    throw DataError(fmt::format("{}: is messages, and neither the data's record nor tokenizer {} has a chat template; give a "
+                                "text, or prepare the data by --chat --template NAME",
+                                key, in_quotes(tokenizer.name())));
   chat->variables.now = time_of(local_time_text(kTimeFormat), "");
   return *std::move(chat);
 }

@@ -8,6 +8,7 @@
 
 #include "core/at.h"
 #include "core/counted.h"
+#include "report/table.h"
 
 namespace trident {
 namespace {
@@ -39,22 +40,17 @@ std::vector<Work> slowest_first(std::vector<Work> work) {
   return work;
 }
 
-// Rows of the work that takes a fiftieth of the step and more, and a line for all others.
-template <class RowText>
-std::string slowest_text(const std::vector<Work>& work, double step, RowText row) {
-  std::string text;
+// A table of the work that takes a fiftieth of the step and more, and a line for all others.
+template <class Row>
+std::string slowest_text(Table table, const std::vector<Work>& work, double step, std::size_t columns, Row row_of) {
   double left = 0;
   std::int64_t others = 0;
   for (const Work& one : slowest_first(work)) {
-    if (50 * one.seconds >= step) text += row(one);
+    if (50 * one.seconds >= step) table.rows.push_back(row_of(one));
     else ++others, left += one.seconds;
   }
+  const std::string text = '\n' + to_text(table, columns);
   return others == 0 ? text : text + fmt::format("  {}: {:.3f} ms; --json has each\n", counted(others, "other"), 1e3 * left);
-}
-
-std::string kind_line(std::string_view name, const KindSum& sum, double all) {
-  return fmt::format("  {:<20} {:>9.2f} ms {:>5.1f} % of the work, floor {:>9.2f} ms, {:>6.2f} x the floor\n", name,
-                     1e3 * sum.seconds, 100 * sum.seconds / all, 1e3 * sum.floor, sum.seconds / sum.floor);
 }
 
 std::string_view transposed(const MatmulShape& s) {
@@ -62,29 +58,32 @@ std::string_view transposed(const MatmulShape& s) {
   return a && b ? "a, b" : a ? "a" : b ? "b" : "-";
 }
 
-std::string products_text(const BenchReport& report, double step) {
+std::string percent_text(double share) { return fmt::format("{:.1f} %", 100 * share); }
+
+std::string products_text(const BenchReport& report, double step, std::size_t columns) {
   if (report.products.empty()) return "";
-  std::string text = fmt::format("\n  {:<18} {:>6} {:>6} {:>6} {:>9} {:>7} {:>10} {:>10} {:>8}\n", "product", "m", "n", "k",
-                                 "transpose", "calls", "ms", "GFLOP/s", "of peak");
-  return text + slowest_text(report.products, step, [&](const Work& work) {
+  const Table table{
+      "", {{"product", true}, {"m"}, {"n"}, {"k"}, {"transpose"}, {"calls"}, {"ms"}, {"GFLOP/s"}, {"of peak"}}, {}, 2};
+  return slowest_text(table, report.products, step, columns, [&](const Work& work) {
     const auto& s = std::get<MatmulShape>(work.shape);
     const char* const added = s.accumulate == Accumulate::kYes ? ", added" : "";
     const double flops = work.flops / work.seconds;
-    return fmt::format("  {:<18} {:>6} {:>6} {:>6} {:>9} {:>7} {:>10.3f} {:>10.1f} {:>6.1f} %\n",
-                       fmt::format("{} to {}{}", to_string(s.in), to_string(s.out), added), s.m, s.n, s.k, transposed(s),
-                       work.calls, 1e3 * work.seconds, 1e-9 * flops, 100 * flops / report.peak_flops);
+    return std::vector{fmt::format("{} to {}{}", to_string(s.in), to_string(s.out), added), std::to_string(s.m),
+                       std::to_string(s.n), std::to_string(s.k), std::string(transposed(s)), std::to_string(work.calls),
+                       fmt::format("{:.3f}", 1e3 * work.seconds), fmt::format("{:.1f}", 1e-9 * flops),
+                       percent_text(flops / report.peak_flops)};
   });
 }
 
-std::string rates_text(const CollectiveRates& way) {
+std::string rates_text(const CollectiveRates& way, std::size_t columns) {
   if (!way.skipped.empty()) return fmt::format("collectives of {}: SKIPPED: {}\n", way.way, way.skipped);
-  std::string text = fmt::format("collectives of {} {}; {} reach {:.1f} GB/s\n", way.ranks, way.way, way.floor_of,
-                                 1e-9 * way.floor_rate);
+  Table table{"", {{"collective", true}, {"MB"}, {"ms"}, {"GB/s of the operand"}, {"floor ms"}}, {}, 2};
   for (const CollectiveRate& rate : way.rates)
-    text += fmt::format("  {:<20} of {:.1f} MB: {:>9.3f} ms, {:.2f} GB/s of the operand; its floor: {:.3f} ms\n",
-                        rate.operation, 1e-6 * rate.bytes, 1e3 * rate.seconds, 1e-9 * rate.bytes / rate.seconds,
-                        1e3 * way.floor_seconds(rate));
-  return text;
+    table.rows.push_back({rate.operation, fmt::format("{:.1f}", 1e-6 * rate.bytes), fmt::format("{:.3f}", 1e3 * rate.seconds),
+                          fmt::format("{:.2f}", 1e-9 * rate.bytes / rate.seconds),
+                          fmt::format("{:.3f}", 1e3 * way.floor_seconds(rate))});
+  return fmt::format("collectives of {} {}; {} reach {:.1f} GB/s\n", way.ranks, way.way, way.floor_of, 1e-9 * way.floor_rate) +
+         to_text(table, columns);
 }
 
 JsonValue rates_json(const CollectiveRates& way) {
@@ -114,7 +113,7 @@ double BenchReport::optimizer_bytes() const {
   return bytes;
 }
 
-std::string to_text(const BenchReport& report) {
+std::string to_text(const BenchReport& report, std::size_t columns) {
   std::string text = fmt::format("{} ({})\n", report.device, report.why);
   for (const MultiplyRate& rate : report.instructions)
     text += rate.skipped.empty() ? fmt::format("{} on registers reaches {:.3f} TFLOP/s\n", rate.instruction, 1e-12 * rate.flops)
@@ -123,7 +122,7 @@ std::string to_text(const BenchReport& report) {
   if (!report.instructions.empty()) text += fmt::format(", {:.1f} % of the peak", 100 * report.matmul_flops / report.peak_flops);
   text += fmt::format(", a copy {:.1f} GB/s (read and written)", 1e-9 * report.copy_bytes);
   text += report.read_bytes > 0 ? fmt::format(", reading {:.1f} GB/s\n", 1e-9 * report.read_bytes) : "\n";
-  for (const CollectiveRates& way : report.collectives) text += rates_text(way);
+  for (const CollectiveRates& way : report.collectives) text += rates_text(way, columns);
 
   const auto sums = sums_by_kind(report);
   const double all = total_seconds(sums);
@@ -138,23 +137,27 @@ std::string to_text(const BenchReport& report) {
       1e3 * report.step_floor_seconds(), 1e-9 * report.step_flops, 1e-9 * report.optimizer_bytes(),
       report.step_seconds / report.step_floor_seconds());
   std::string in_caches;
+  Table kinds{"", {{"work", true}, {"ms"}, {"share"}, {"floor ms"}, {"over floor"}}, {}, 2};
   for (std::size_t k = 0; k < kNumWorkKinds; ++k) {
     const std::string_view kind = to_string(static_cast<WorkKind>(k));
-    if (sums[k].seconds > 0) text += kind_line(kind, sums[k], all);
+    if (sums[k].seconds > 0)
+      kinds.rows.push_back({std::string(kind), fmt::format("{:.2f}", 1e3 * sums[k].seconds), percent_text(sums[k].seconds / all),
+                            fmt::format("{:.2f}", 1e3 * sums[k].floor), fmt::format("{:.2f} x", sums[k].seconds / sums[k].floor)});
     if (sums[k].seconds < sums[k].floor && sums[k].is_of_bytes) (in_caches += in_caches.empty() ? "" : ", ") += kind;
   }
+  text += to_text(kinds, columns);
   if (!in_caches.empty())
     text += fmt::format("  work faster than its floor ({}) had its operands in caches; those of the copy were not\n", in_caches);
   text += fmt::format("  rows and heads of a block move {:.1f} times H elements per token\n", report.row_units);
-  text += fmt::format("\n  {:<24} {:>7} {:>10} {:>10} {:>8} {:>10} {:>8}\n", "operation", "calls", "ms", "GB/s", "of copy",
-                      "GFLOP/s", "of peak");
-  text += slowest_text(report.work, all, [&](const Work& work) {
+  const Table operations{"", {{"operation", true}, {"calls"}, {"ms"}, {"GB/s"}, {"of copy"}, {"GFLOP/s"}, {"of peak"}}, {}, 2};
+  text += slowest_text(operations, report.work, all, columns, [&](const Work& work) {
     const double bytes = work.bytes / work.seconds, flops = work.flops / work.seconds;
-    return fmt::format("  {:<24} {:>7} {:>10.3f} {:>10.1f} {:>6.1f} %", work.operation, work.calls, 1e3 * work.seconds,
-                       1e-9 * bytes, 100 * bytes / report.copy_bytes) +
-           (work.flops > 0 ? fmt::format(" {:>10.1f} {:>6.1f} %\n", 1e-9 * flops, 100 * flops / report.peak_flops) : "\n");
+    std::vector row{std::string(work.operation), std::to_string(work.calls), fmt::format("{:.3f}", 1e3 * work.seconds),
+                    fmt::format("{:.1f}", 1e-9 * bytes), percent_text(bytes / report.copy_bytes), std::string(), std::string()};
+    if (work.flops > 0) row[5] = fmt::format("{:.1f}", 1e-9 * flops), row[6] = percent_text(flops / report.peak_flops);
+    return row;
   });
-  return text + products_text(report, all);
+  return text + products_text(report, all, columns);
 }
 
 JsonValue to_json(const BenchReport& report) {

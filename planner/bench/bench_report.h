@@ -1,6 +1,7 @@
 // The result of `trident bench`, as values, as a table and as JSON.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -70,7 +71,7 @@ struct BenchReport {
   double step_floor_seconds() const { return step_flops / peak_flops + optimizer_bytes() / copy_bytes; }
 };
 
-std::string to_text(const BenchReport& report);
+std::string to_text(const BenchReport& report, std::size_t columns = std::string::npos);
 JsonValue to_json(const BenchReport& report);
 
 struct BenchOptions {

@@ -385,11 +385,11 @@ std::string steps_text(double steps) { return steps < 9e15 ? counted(std::llroun
 
 }  // namespace
 
-std::string details_text(const ClusterReport& report) {
+std::string details_text(const ClusterReport& report, std::size_t columns) {
   const ClusterForecast& plan = report.plan;
   const Table memory = memory_table(plan), time = time_table(report);
-  std::string text = fmt::format("{}:\n{}{}\n{}:\n{}  no band: {}\n\n", memory.title, to_text(memory), memory_notes(report),
-                                 time.title, to_text(time),
+  std::string text = fmt::format("{}:\n{}{}\n{}:\n{}  no band: {}\n\n", memory.title, to_text(memory, columns),
+                                 memory_notes(report), time.title, to_text(time, columns),
                                  report.hardware.on_gpus()
                                      ? "published runs say how long a step took, not its parts"
                                      : "what is known to be off is that of whole steps; trident train compares parts at its end");

@@ -54,7 +54,7 @@ std::string advice_text(const ClusterReport& report);
 Table memory_table(const ClusterForecast& plan);
 Table time_table(const ClusterReport& report);
 // Both tables, how MFU is counted, what training takes, what the bands are.
-std::string details_text(const ClusterReport& report);
+std::string details_text(const ClusterReport& report, std::size_t columns);
 
 // {"name", "device", "gpus", "fits", "device_bytes", "memory": [{"stage", "rank", "bytes", "low", "high", "parts": {...},
 //  "bands": {part: {"low", "high"} | null}}], "needed": {"value", "low", "high"} of bytes that have to fit, "step": {"seconds",

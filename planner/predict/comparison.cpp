@@ -251,28 +251,29 @@ std::vector<std::string> off_lines(const Comparison& c) {
   return lines;
 }
 
-std::vector<std::string> to_lines(const Comparison& c) {
-  std::vector<std::string> lines, off = off_lines(c);
+LogLines to_lines(const Comparison& c) {
+  LogLines lines{off_lines(c), {}};
+  std::string head = "predicted beside measured, without the time of a step: " + c.why_not;
   if (c.predicted && !c.not_judged.empty()) {
-    off.insert(off.begin(), fmt::format("predicted beside measured, by {}: see comparison.json ({}; times are not judged)",
-                                        c.predicted->profile, c.not_judged));
-    return off;
-  }
-  if (c.predicted) {
-    const std::string clock =
+    head = fmt::format("predicted beside measured, by {}: see comparison.json ({}; times are not judged)", c.predicted->profile,
+                       c.not_judged);
+  } else if (c.predicted) {
+    const PredictedMemory &e = c.memory_predicted, &m = c.memory_measured;
+    head = fmt::format("predicted beside measured, by {}: a step {} and {} ({}), arena {} and {}; run.log has the parts",
+                       c.predicted->profile, milliseconds(c.step_predicted), milliseconds(c.step_measured),
+                       percent(c.step_predicted, c.step_measured), megabytes_text(e.arena, 2), megabytes_text(m.arena, 2));
+    lines.details.push_back(
         c.by_processor
             ? fmt::format("CPU time of a step, all {:.0f} ranks, over the {:g} that work at once", c.ranks, c.ranks_at_once)
-            : "a step, mean over ranks";
-    lines.push_back(fmt::format("predicted beside measured, by {}: {}", c.predicted->profile, clock));
-  } else {
-    lines.push_back("predicted beside measured, without the time of a step: " + c.why_not);
+            : "a step, mean over ranks");
   }
+  lines.shown.insert(lines.shown.begin(), head);
+  if (c.predicted && !c.not_judged.empty()) return lines;
   std::istringstream table(to_text(comparison_table(c)));
-  for (std::string line; std::getline(table, line);) lines.push_back(line);
+  for (std::string line; std::getline(table, line);) lines.details.push_back(line);
   if (c.spread)
-    lines.push_back(
+    lines.details.push_back(
         fmt::format("  half of the steps took {} to {}", milliseconds(c.spread->low), milliseconds(c.spread->high)));
-  lines.insert(lines.end(), off.begin(), off.end());
   return lines;
 }
 

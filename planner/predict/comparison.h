@@ -106,8 +106,8 @@ Comparison compare(const std::optional<PredictedStep>& step, const std::string& 
 // they do: a line for each of off().
 std::vector<std::string> off_lines(const Comparison& comparison);
 
-// Closing lines of a run; the last ones name what is off.
-std::vector<std::string> to_lines(const Comparison& comparison);
+// Closing lines of a run; the last that are shown name what is off.
+LogLines to_lines(const Comparison& comparison);
 // Their table: what, predicted, measured, how far off.
 Table comparison_table(const Comparison& comparison);
 // comparison.json, docs/logs.md.

@@ -157,14 +157,14 @@ std::string program_text(const RunPlan& plan) {
   return text;
 }
 
-std::string to_text(const DryPlan& report, PlanDetail detail) {
+std::string to_text(const DryPlan& report, PlanDetail detail, std::size_t columns) {
   const RunPlan& plan = report.plan;
   std::string text = heading_text(plan);
   const bool exact = report.workspaces == Certainty::kExact;
   text += fmt::format("\n{} of one rank's tensors (trident plan cluster adds what a GPU holds besides){}:\n{}\n",
                       is_large(report) ? "GB" : "MB",
                       exact ? "" : "; workspaces of products and attention: the most that a GPU's take",
-                      to_text(memory_table(report)));
+                      to_text(memory_table(report), columns));
   const auto fullest =
       std::ranges::max_element(report.stages, {}, [](const DryRun& stage) { return stage.arena.total_bytes(); });
   for (std::size_t i = 0; i < report.stages.size(); ++i)

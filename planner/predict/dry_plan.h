@@ -26,7 +26,7 @@ DryPlan plan_run(const TrainConfig& config, int ranks, CudaBackend& cuda);
 
 // kProgram: with the instructions of every stage in a step, in the words of pipeline/schedule/step_program.h.
 enum class PlanDetail : std::uint8_t { kSums, kProgram };
-std::string to_text(const DryPlan& report, PlanDetail detail);
+std::string to_text(const DryPlan& report, PlanDetail detail, std::size_t columns = std::string::npos);
 // Parts of it: model, layout and notes; what each stage holds; what a step sends; the instructions of every stage.
 std::string heading_text(const RunPlan& plan);
 std::string holds_text(const RunPlan& plan);

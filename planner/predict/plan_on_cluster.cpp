@@ -24,10 +24,10 @@ PlanHardware hardware_for(const TrainConfig& config, const ClusterQuestion& ques
   return hardware_of(cluster);
 }
 
-std::string to_text(const ClusterReport& report, const DryPlan& stages, PlanDetail detail) {
+std::string to_text(const ClusterReport& report, const DryPlan& stages, PlanDetail detail, std::size_t columns) {
   const RunPlan& plan = report.plan.plan;
   std::string text = verdict_text(report) + '\n' + advice_text(report) + '\n' + heading_text(plan) + '\n';
-  text += holds_text(plan) + '\n' + details_text(report) + traffic_text(stages);
+  text += holds_text(plan) + '\n' + details_text(report, columns) + traffic_text(stages);
   return detail == PlanDetail::kProgram ? text + program_text(plan) : text;
 }
 
@@ -51,7 +51,7 @@ std::string plan_on_cluster(const TrainConfig& config, const ClusterQuestion& qu
   if (!question.trace.empty()) write_plan_trace(question.trace, plan.plan, plan.forecast);
   if (form == PlanForm::kCsv) return to_csv(report);
   const DryPlan stages{plan.plan, plan.forecast.stages, hardware.on_gpus() ? Certainty::kMost : Certainty::kExact};
-  if (form == PlanForm::kText) return to_text(report, stages, detail);
+  if (form == PlanForm::kText) return to_text(report, stages, detail, question.columns);
   JsonValue json = to_json(stages, detail);
   json.set("cluster", to_json(report));
   return to_json_text(json) + '\n';

@@ -1,6 +1,7 @@
 // `trident plan cluster`: a configuration on GPUs, or on processors, that need not be here.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <optional>
@@ -20,6 +21,7 @@ struct ClusterQuestion {
   double tokens = 0;        // to train on; 0: those of run.steps
   std::string trace;        // a file to write; empty: none
   std::function<void(ReportPage page)> take_page = {};
+  std::size_t columns = std::string::npos;  // of tables in text
 };
 
 // "cpu", the profile that comes with the program, "this-machine", rates_of_this_machine() on all its cores, or the path of a file

@@ -61,7 +61,7 @@ PredictedMemory SimulatedRunForecast::memory() const {
   return memory;
 }
 
-std::vector<std::string> SimulatedRunForecast::compare(const RunSummary& summary) {
+LogLines SimulatedRunForecast::compare(const RunSummary& summary) {
   MeasuredRun run{summary};
   run.ranks = inputs_.plan.world_size();
   run.stages = inputs_.plan.grid.degrees().pipeline;
@@ -71,13 +71,13 @@ std::vector<std::string> SimulatedRunForecast::compare(const RunSummary& summary
   run.on_host = hardware_.device == DeviceKind::kCpu;
   run.bubble_of_flops = inputs_.plan.predicted_bubble;
   const Comparison comparison = trident::compare(step_, prices_.why_not, memory(), run);
-  std::vector<std::string> lines = to_lines(comparison);
+  LogLines lines = to_lines(comparison);
   try {
     JsonValue json = to_json(comparison);
     json.set("last_step", summary.step);
     write_file(inputs_.plan.config.run.dir + "/comparison.json", to_json_text(json, 2) + "\n");
   } catch (const Error& error) {
-    lines.push_back(fmt::format("predicted beside measured could not be written: {}", error.what()));
+    lines.shown.push_back(fmt::format("predicted beside measured could not be written: {}", error.what()));
   }
   return lines;
 }

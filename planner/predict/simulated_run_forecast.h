@@ -21,7 +21,7 @@ class SimulatedRunForecast final : public RunForecast {
 
   Predicted predicted() override;
   void show_step(std::int64_t step, const std::vector<std::vector<InstructionTimes>>& last_step) override;
-  std::vector<std::string> compare(const RunSummary& summary) override;
+  LogLines compare(const RunSummary& summary) override;
 
  private:
   PredictedMemory memory() const;

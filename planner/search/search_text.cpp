@@ -202,7 +202,7 @@ AmountUnit byte_unit(std::int64_t bytes) {
   return {1, "bytes"};
 }
 
-std::string to_text(const SearchResult& result, int rank) {
+std::string to_text(const SearchResult& result, int rank, std::size_t columns) {
   std::string text = fmt::format("model: {}\n", result.model) +
                      (result.on_processors()
                           ? fmt::format("on {}\n", result.cluster)
@@ -216,11 +216,11 @@ std::string to_text(const SearchResult& result, int rank) {
                                  result.timed) +
                      '\n';
   for (const std::string& line : caveats(result)) text += line + '\n';
-  text += '\n' + to_text(short_table(result.best, 1));
+  text += '\n' + to_text(short_table(result.best, 1), columns);
   if (!result.best.empty()) text += details(result, rank);
   if (!result.not_trainable.empty())
     text += "\nestimates beside the best, not trainable yet (context parallel; sharding within groups of ranks):\n" +
-            to_text(short_table(result.not_trainable, result.best.size() + 1));
+            to_text(short_table(result.not_trainable, result.best.size() + 1), columns);
   if (result.more_not_trainable > 0) text += fmt::format("    and {} slower\n", result.more_not_trainable);
   return text +
          "\n--html FILE and --json have each layout's band, parts and limit, what does not fit and why, and the fastest layout "

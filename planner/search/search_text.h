@@ -13,7 +13,7 @@ namespace trident {
 
 // But for one line of text and for "timing", which say what the search took, the same whenever the same is searched. The text is a
 // table of the layouts, and the details of the one with this rank in it, from 1.
-std::string to_text(const SearchResult& result, int rank = 1);
+std::string to_text(const SearchResult& result, int rank = 1, std::size_t columns = std::string::npos);
 JsonValue to_json(const SearchResult& result);
 // The layouts that were found, what each step's time goes to, and what was not found.
 ReportPage page_of(const SearchResult& result);

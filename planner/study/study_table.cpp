@@ -126,6 +126,7 @@ Table table_of(const StudyResult& result) {
     const std::int64_t gpus = row.possible() ? row.gpus : row.point.gpus;
     return gpus > 0 ? with_commas(gpus) : std::string("-");
   });
+  table.keys = table.columns.size();
   if (result.any_possible()) {
     const auto unit_of = [&](auto value) {
       return any([&](const StudyRow& row) { return value(row) >= 1e8; }) ? std::pair("GB", 1e9) : std::pair("MB", 1e6);
@@ -200,12 +201,12 @@ std::vector<std::string> studied(const StudyResult& result) {
 
 }  // namespace
 
-std::string to_text(const StudyResult& result) {
+std::string to_text(const StudyResult& result, std::size_t columns) {
   std::string text = result.spec.title.empty() ? "" : result.spec.title + '\n';
   for (const std::string& line : studied(result)) text += line + '\n';
   text += "predicted, by prices of: " + result.hardware + '\n';
   for (const std::string& sentence : result.held) text += sentence + '\n';
-  text += '\n' + to_text(table_of(result));
+  text += '\n' + to_text(table_of(result), columns);
   if (!result.causes.empty()) text += '\n';
   for (const std::string& sentence : result.causes) text += sentence + '\n';
   return text;

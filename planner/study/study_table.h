@@ -15,7 +15,7 @@ namespace trident {
 Table table_of(const StudyResult& result);
 
 // Title, configuration, models, batches, hardware, what is held fixed; the table; causes.
-std::string to_text(const StudyResult& result);
+std::string to_text(const StudyResult& result, std::size_t columns = std::string::npos);
 
 // {"study", "config", "set": [...], "models": [...], "batches": [...], "hardware", "counted_as" ("GPU", or "rank" of processors:
 // what "gpus" are), "scaling", "held_fixed": [...], "rows": [{"arm", "settings": {key: value}, "gpus", "possible", ...}],

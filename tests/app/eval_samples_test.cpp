@@ -223,8 +223,8 @@ TEST_F(Samples, AreInThePlanOfMemory) {
 }
 
 TEST_F(Samples, AreRefusedBeforeARunBegins) {
-  const auto refused = [&](const std::vector<std::string>& more, const std::vector<std::string>& parts) {
-    expect_one_line(train("run", more), 64, parts);
+  const auto refused = [&](const std::vector<std::string>& more, const std::vector<std::string>& parts, int code = 64) {
+    expect_one_line(train("run", more), code, parts);
     EXPECT_FALSE(file_exists(place_ / "run/metrics.jsonl"));
   };
   const std::string one = R"(eval.samples=["Once upon a time"])";
@@ -242,7 +242,7 @@ TEST_F(Samples, AreRefusedBeforeARunBegins) {
   refused({one, "eval.sample_temperature=-1"}, {"eval.sample_temperature = -1"});
   refused({"eval.samples=[1]"}, {"eval.samples", "a list of texts or of lists of messages"});
   refused({R"(eval.samples=[[{"role": "user", "content": "Hi"}]])"},
-          {"eval.samples[0]", "tokenizer \"gpt2\"", "--chat --template"});
+          {"eval.samples[0]", "tokenizer \"gpt2\"", "--chat --template"}, 65);
   // Without a tokenizer ids do.
   const ProgramOutcome ids = succeeded(train("run", {"data.tokenizer=null", "eval.sample_ids=5 17 2", "eval.sample_tokens=3"}));
   const JsonValue line = place_.records("run/samples.jsonl").front();

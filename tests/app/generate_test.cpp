@@ -242,7 +242,7 @@ TEST_F(Generate, TalksByATemplateWithAllThatWasSaid) {
   expect_one_line(talk("", {"--set", "parallel.tensor=2"}, how), 64, {"--chat: 2 ranks"});
   expect_one_line(talk("", {"--json"}, how), 64, {"--json", "--chat prints the text"});
   expect_one_line(talk("", {"--prompt", "hi"}, how), 64, {"--prompt: --chat answers lines of standard input; "});
-  expect_one_line(generate({"--chat"}), 64, {"--chat: tokenizer \"gpt2\" has no chat template", "chatml", "--prompt TEXT"});
+  expect_one_line(generate({"--chat"}), 65, {"--chat: tokenizer \"gpt2\" has no chat template", "chatml", "--prompt TEXT"});
 }
 
 // Wherever a checkpoint is asked for: the folder of a run whose checkpoints lie in it, and of one that names another place.

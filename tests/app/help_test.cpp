@@ -8,6 +8,7 @@
 #include "app/subcommands.h"
 #include "core/file_io.h"
 #include "model/config/model_presets.h"
+#include "tests/support/error_text.h"
 #include "train/config/option_docs.h"
 
 namespace trident {
@@ -84,7 +85,7 @@ TEST(Help, SearchSaysWhatItNeeds) {
 
 TEST(Help, EvalAndGenerateSayHowTheirOwnRanksStart) {
   for (const std::string name : {"eval", "generate"}) {
-    const std::string text = help({name, "--help"});
+    const std::string text = help({name, "--help-all"});
     for (const char* before : {"  ", "mpirun -np 32 ", "--ntasks-per-node=8 "})
       EXPECT_NE(text.find(before + ("trident " + name) + " --ckpt D"), std::string::npos) << before << text;
     EXPECT_EQ(text.find("trident train"), std::string::npos) << text;
@@ -99,11 +100,20 @@ TEST(Help, ExitCodesAreThoseOfTheSubcommand) {
     EXPECT_EQ(text.find("sage: "), text.rfind("sage: ")) << text;
   }
   for (const char* name : {"eval", "generate"}) {  // neither saves and asks to be started again
-    const std::string text = help({name, "--help"});
+    const std::string text = help({name, "--help-all"});
     EXPECT_NE(text.find("\n  76 "), std::string::npos) << text;
     for (const char* code : {"\n  1 ", "\n  75 ", "\n  93 "}) EXPECT_EQ(text.find(code), std::string::npos) << code << text;
   }
   EXPECT_NE(help({"help"}).find("ckpt diff"), std::string::npos);
+}
+
+TEST(Help, EvalAndGenerateSayTheirFlagsInGroups) {
+  const std::vector<std::string> groups{"\nModel:\n", "\nInput:\n", "\nOutput:\n", "\nMachine:\n"};
+  expect_parts(help({"eval", "--help"}), groups);
+  const std::string generate = help({"generate", "--help"});
+  expect_parts(generate, groups);
+  expect_parts(generate, {"\nSampling (a model's generation_config.json goes before these defaults):\n", "\nLength:\n"});
+  EXPECT_EQ(generate.find("Exit codes:"), generate.npos) << "those are for --help-all";
 }
 
 TEST(Help, TrainSaysOnAScreenWhatMostPeopleNeed) {

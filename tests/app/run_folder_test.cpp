@@ -7,6 +7,7 @@
 
 #include "core/file_io.h"
 #include "tests/app/program.h"
+#include "tests/support/error_text.h"
 
 namespace trident {
 namespace {
@@ -59,6 +60,15 @@ TEST(RunFolder, AnotherRunsFilesAreMovedOnlyWhenAskedAndOnlyByARunThatStarts) {
   ASSERT_EQ(other.exit_code, 0) << other.err;
   EXPECT_EQ(read_file(place / "run/earlier-1/metrics.jsonl"), metrics);
   EXPECT_EQ(place.train(with({"optimizer.lr=2e-3", "data.mean_document=20"})).exit_code, 0) << "no number of a run depends on it";
+}
+
+TEST(RunFolder, OneLineSaysWhatBecameOfAnEarlierRun) {
+  const Workplace place;
+  succeeded(place.train(with({"checkpoint.every=end"})));
+  const std::string out = succeeded(place.train(with({"checkpoint.every=end", "run.seed=7", "run.overwrite=true"}))).out;
+  expect_parts(out, std::vector{"the files of an earlier run are in " + (place / "run/earlier-1") +
+                                " now; step-00000001 is set aside as " + (place / "run/ckpt/step-00000001.aside-1") +
+                                "; this run begins at step 1\n"});
 }
 
 TEST(RunFolder, APipeInTheWayDoesNotHoldTheRun) {

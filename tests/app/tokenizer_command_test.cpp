@@ -353,6 +353,8 @@ TEST_F(Conversations, AreRenderedAsTextAndNothingElse) {
   EXPECT_EQ(output({"tokenizer", "render", "--messages", folder_ / "m.json", "--template", "chatml"}),
             "<|im_start|>user\nab<|end|><|im_end|>\n<|im_start|>assistant\nabb<|im_end|>\n");
   refuse({"tokenizer", "render", "--messages", folder_ / "m.json"}, 64, {"--tokenizer DIR", "chatml"});
+  refuse({"tokenizer", "render", "--messages", folder_ / "m.json", "--tokenizer", folder_ / "gone"}, 64,
+         {"--tokenizer = ", "no such folder"});
   EXPECT_EQ(output({"tokenizer", "render", "--messages", folder_ / "m.json", "--tokenizer", chat, "--ids"}),
             "27 20 26 23 24 4 13 3 24 25 28 0 26 1 28\n") << "as data prepare --chat writes them";
   refuse({"tokenizer", "render", "--messages", folder_ / "m.json", "--template", "chatml", "--ids"}, 64,

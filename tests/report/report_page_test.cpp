@@ -107,7 +107,10 @@ TEST(ReportPage, BarsAreSharesOfTheLongest) {
 }
 
 TEST(ReportPage, ChartsHaveTheirNumbers) {
-  const JsonValue data = data_of(to_html(page_of("run 1")), "chart");
+  const std::string html = to_html(page_of("run 1"));
+  const JsonValue data = data_of(html, "chart");
+  expect_parts(html, {"</script><svg ", "</svg>\n</div>"});
+  EXPECT_GT(html.find("<noscript>"), html.find("</svg>")) << "readers without scripts have the still";
   EXPECT_EQ(data.find("yScale")->as_string(), "log2");
   EXPECT_EQ(data.find("limit")->as_number(), 4);
   const JsonValue& line = data.find("lines")->items().at(0);
@@ -138,6 +141,31 @@ TEST(ReportPage, RefusesWhatDoesNotFitTogether) {
   EXPECT_THROW(to_html({"t", "", {{"s", {bars}}}}), InternalError);
 }
 
+TEST(Table, TextOfFewerColumnsFoldsWordsOrStandsInGroupsBesideTheKeys) {
+  Table table{"", {{"#"}, {"layout", true}, {"step"}, {"memory"}}};
+  table.rows.push_back({"1", "2DP x 4PP, sequence parallel, zero1", "1.5 s", "80 GB"});
+  table.rows.push_back({"2", "8DP", "2.5 s", "9 GB"});
+  table.rows.push_back({"3", "16DP", "cannot be"});
+  EXPECT_EQ(to_text(table, 42),
+            "#  layout                     step  memory\n"
+            "1  2DP x 4PP, sequence       1.5 s   80 GB\n"
+            "   parallel, zero1\n"
+            "2  8DP                       2.5 s    9 GB\n"
+            "3  16DP                      cannot be\n");
+  EXPECT_EQ(to_text(table, 20),
+            "#  layout\n"
+            "1  2DP x 4PP,\n"
+            "   sequence\n"
+            "   parallel, zero1\n"
+            "2  8DP\n"
+            "3  16DP\n"
+            "\n"
+            "#   step  memory\n"
+            "1  1.5 s   80 GB\n"
+            "2  2.5 s    9 GB\n"
+            "3  cannot be\n");
+}
+
 TEST(Table, TextIsAlignedAndShortRowsEndInWords) {
   Table table{"Rows", {{"name", true}, {"seconds", false, 9}, {"", true}}, {{"a", "1.5", ""}}, 2};
   table.rows.push_back({"longer", "cannot be: <why>, so long"});
@@ -149,7 +177,11 @@ TEST(Table, TextIsAlignedAndShortRowsEndInWords) {
             "  b       12345.678  remark\n");
   EXPECT_EQ(to_text(table, 35), to_text(table));
   EXPECT_EQ(to_text(table, 34),
-            "a\n  seconds  1.5\nlonger\n  seconds  cannot be: <why>, so long\nb\n  seconds  12345.678\n           remark\n");
+            "  name      seconds\n"
+            "  a             1.5\n"
+            "  longer  cannot be: <why>, so\n"
+            "          long\n"
+            "  b       12345.678  remark\n");
   const std::string html = to_html({"t", "", {{"s", {table}}}});
   EXPECT_NE(html.find("<th>name</th><th class=\"n\">seconds</th><th></th>"), html.npos);
   EXPECT_NE(html.find("<td>longer</td><td colspan=\"2\">cannot be: &lt;why&gt;, so long</td></tr>"), html.npos);

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <filesystem>
 #include <sstream>
 #include <string>
@@ -143,7 +144,7 @@ TEST_F(RunPages, NumbersOfStartsStandInTheLastColumn) {
 TEST_F(RunPages, DrawRunsOverEachOtherAndShowWhatDiffersFirst) {
   const std::string two = make_run("two", 9, "0.2");
   JsonValue config = read_json_file(two + "/config.resolved.json");
-  config.set("resolved", JsonValue::Object{{"run_id", "0123"}});  // nobody sets this
+  config.set("resolved", JsonValue::Object{{"run_id", "0123"}, {"decay_length", 400}});  // nobody sets the first
   write_file(two + "/config.resolved.json", to_json_text(config));
   write_file(two + "/comparison.json", R"({"not_judged": "the first step met its memory"})");
   const std::string one = make_run("one", 5);
@@ -178,14 +179,37 @@ TEST_F(RunPages, DrawRunsOverEachOtherAndShowWhatDiffersFirst) {
   const ReportSection& configuration = page.sections[1];
   ASSERT_EQ(configuration.title, "Configuration");
   const Table& different = std::get<Table>(configuration.blocks[0]);
-  ASSERT_EQ(different.rows.size(), 1u);
-  EXPECT_EQ(different.rows[0], (std::vector<std::string>{"optimizer.lr", "0.1", "0.2"}));
+  ASSERT_EQ(different.rows.size(), 2u);
+  EXPECT_EQ(different.rows[0], (std::vector<std::string>{"lr_schedule: the rate decays until step", "", "400"}));
+  EXPECT_EQ(different.rows[1], (std::vector<std::string>{"optimizer.lr", "0.1", "0.2"}));
   EXPECT_EQ(std::get<Table>(configuration.blocks[1]).rows.size(), 2u);
+}
+
+// A third start that has the first's validation data goes on with its curve, behind a gap.
+TEST_F(RunPages, DrawEachValidationDataByItself) {
+  const std::string folder = make_run("run", 9);
+  std::string starts, evals;
+  for (const auto& [time, valid] : {std::pair(10, "a"), {20, "b"}, {30, "a"}}) {
+    starts += fmt::format(R"({}{{"time": {}, "valid": ["{}"]}})", starts.empty() ? "" : ", ", time, valid);
+    for (const int step : {time / 10, time / 10 + 1})
+      evals += fmt::format("{{\"step\": {}, \"time\": {}, \"valid_loss\": {}}}\n", step, time + 1, time);
+  }
+  write_file(folder + "/run.json", "{\"starts\": [" + starts + "]}");
+  write_file(folder + "/eval.jsonl", evals);
+  const LinePlot plot = loss_of(run_page({read_run_folder(folder)}));
+  ASSERT_EQ(plot.lines.size(), 3u);
+  EXPECT_EQ(plot.lines[1].name, "validation, a");
+  EXPECT_EQ(plot.lines[2].name, "validation, b");
+  EXPECT_NE(plot.lines[1].hue, plot.lines[2].hue);
+  ASSERT_EQ(plot.lines[1].points.size(), 5u);
+  EXPECT_TRUE(std::isnan(plot.lines[1].points[2].y));
+  EXPECT_EQ(plot.lines[1].points[3].y, 30);
+  EXPECT_EQ(plot.lines[2].points.size(), 2u);
 }
 
 TEST_F(RunPages, SayWithWhatARunWasTunedAndLeaveOutPartsOfNoTime) {
   const std::string folder = make_run("run", 3);
-  write_file(folder + "/config.resolved.json", R"({"run": {"steps": 3}, "model": {"init_from": "models/qwen"},
+  write_file(folder + "/config.resolved.json", R"({"run": {"steps": 3, "epochs": 2.5}, "model": {"init_from": "models/qwen"},
     "data": {"train": [{"path": "corpus/packed"}], "valid": [{"path": "a"}, {"path": "b"}]},
     "batch": {"global": 8, "sequence": 32}, "adapter": {"type": "lora", "r": 16, "target_modules": ["q_proj", "v_proj"]}})");
   write_file(folder + "/metrics.jsonl", R"({"step": 1, "loss": 2, "loss_tokens": 64}
@@ -193,8 +217,15 @@ TEST_F(RunPages, SayWithWhatARunWasTunedAndLeaveOutPartsOfNoTime) {
 )");
   write_file(folder + "/comparison.json", R"({"step_seconds": {"predicted": 0.08, "measured": 0.09}, "parts": [
     {"parts": ["compute"], "predicted": 0.08, "measured": 0.09}, {"parts": ["dp"], "predicted": 4.77e-18, "measured": 1e-5}]})");
-  const std::string html = to_html(run_page({read_run_folder(folder)}));
-  expect_parts(html, {"Data: corpus/packed<", "Validation data: a, b<", "Begins with the weights of: models/qwen<",
+  write_file(folder + "/run.json", R"({"starts": [{"time": 1, "given": ["run.epochs", "batch.global"]}]})");
+  const ReportPage page = run_page({read_run_folder(folder)});
+  const ReportSection& configuration = page.sections.back();
+  ASSERT_EQ(configuration.title, "Configuration");
+  EXPECT_EQ(std::get<Table>(configuration.blocks[0]).rows,
+            (std::vector<std::vector<std::string>>{{"batch.global", "8"}, {"run.epochs", "2.5"}}));
+  EXPECT_EQ(std::get<Table>(configuration.blocks[1]).title, "8 keys that were not set");
+  const std::string html = to_html(page);
+  expect_parts(html, {"Epochs: 2.5<", "Data: corpus/packed<", "Validation data: a, b<", "Begins with the weights of: models/qwen<",
                       "Adapters: lora, r 16, on q_proj, v_proj<", "80.00 ms", "counted targets", ">18.8 %<"});
   EXPECT_EQ(html.find(" us<"), html.npos);
 }

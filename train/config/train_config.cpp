@@ -279,6 +279,10 @@ TrainConfig unvalidated_config(const OptionValues& values) {
   TrainConfig config;
   config.replaced = values.replaced();
   visit_members(config, [&](std::string_view path, auto& member) { read(values.at(path).value, member); });
+  for (const Option& option : option_table())
+    if (values.at(option.path).origin != OptionValue().origin) config.given.emplace_back(option.path);
+  if (values.model_keys().is_object())
+    for (const JsonMember& key : values.model_keys().members()) config.given.push_back("model." + key.key);
   config.eval.every_origin = values.at("eval.every").origin;
   config.checkpoint.every_was_given = values.at("checkpoint.every").origin != OptionValue().origin;
   ModelSource& model = config.model;

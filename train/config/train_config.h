@@ -267,6 +267,7 @@ struct TrainConfig {
   CudaOptions cuda;
   DebugConfig debug;
   std::vector<std::string> replaced;  // no key: OptionValues::replaced()
+  std::vector<std::string> given;     // no key: paths of options that have no default's value
 
   // Whether the reference lies in another place than the weights that training begins with.
   bool names_reference() const { return reference != kInitialReference && reference != kAdapterOffReference; }

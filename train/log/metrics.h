@@ -15,6 +15,11 @@
 
 namespace trident {
 
+// Lines that a run prints; details are in run.log alone, unless log.verbose shows them.
+struct LogLines {
+  std::vector<std::string> shown, details;
+};
+
 // Means over the pairs of a global batch of loss.type "dpo".
 struct PairRewards {
   double chosen = 0, rejected = 0;

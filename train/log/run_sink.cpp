@@ -33,6 +33,11 @@ void RunSink::detail(const std::string& text) {
   else record(text);
 }
 
+void RunSink::lines(const LogLines& lines) {
+  for (const std::string& one : lines.shown) line(one);
+  for (const std::string& one : lines.details) detail(one);
+}
+
 void RunSink::show(const std::string& text) {
   if (console_)
     console_->line(text);

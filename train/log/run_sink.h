@@ -34,6 +34,7 @@ class RunSink {
   // Lines from the first of these on are in run.log, as are this process's warnings.
   void line(const std::string& text);
   void detail(const std::string& text);  // a line that is shown with log.verbose
+  void lines(const LogLines& lines);
   // As RunLog::step.
   void step(const StepMetrics& metrics, std::int64_t steps, const StepTimes& times, const Extremes& busy,
             std::optional<double> save_seconds);

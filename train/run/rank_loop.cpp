@@ -168,10 +168,8 @@ void RankLoop::write_start_file(FunctionRef<void()> write) {
 void RankLoop::open_run_folder(std::int64_t largest) {
   const std::int64_t left = std::max<std::int64_t>(0, plan_.config.run.steps - updates());
   const std::int64_t taken = trainer_.position().position + left * plan_.config.batch.global;
-  const OpeningLines opening =
-      opening_lines(plan_, here_.device.describe(), trainer_.arena_plan(), largest, data_summary(plan_, inputs_.sources, taken));
-  for (const std::string& line : opening.shown) sink_.line(line);
-  for (const std::string& line : opening.details) sink_.detail(line);
+  const DataSummary data = data_summary(plan_, inputs_.sources, taken);
+  sink_.lines(opening_lines(plan_, here_.device.describe(), trainer_.arena_plan(), largest, data));
   for (const std::string& line : inputs_.warnings) here_.logger.warning("{}", line);
   for (const std::string& line : empty_share_warnings(plan_.config, inputs_.sources)) here_.logger.warning("{}", line);
   for (const std::string& line : here_.device.notes()) sink_.line(line);
@@ -179,8 +177,12 @@ void RankLoop::open_run_folder(std::int64_t largest) {
   make_run_folder(plan_.config.run.dir);
   const bool goes_on = goes_on_in_run_dir(plan_.config, checkpoints_.resume());
   const std::string aside = goes_on ? "" : set_earlier_run_aside(plan_.config);
+  const std::string& checkpoints = checkpoints_.set_aside();
   if (!aside.empty())
-    sink_.line(fmt::format("the files of an earlier run are in {} now; this run begins at step {}", aside, updates() + 1));
+    sink_.line(fmt::format("the files of an earlier run are in {} now{}{}; this run begins at step {}", aside,
+                           checkpoints.empty() ? "" : "; ", checkpoints, updates() + 1));
+  else if (!checkpoints.empty())
+    sink_.line(checkpoints);
   // This comes before the configuration is written, which says whose the files are: whoever is killed in between starts again
   // without a question.
   refuse_if_written(plan_.config.run.dir);
@@ -477,14 +479,12 @@ void RankLoop::close() {
   if (!trace.empty()) sink_.line(trace);
   if (summary_.skipped > 0) sink_.line(trained_line(plan_, summary_));
   else sink_.detail(trained_line(plan_, summary_));
-  std::vector<std::string> lines = closing_lines(plan_, summary_);
-  const auto add = [&lines](const std::vector<std::string>& more) { lines.insert(lines.end(), more.begin(), more.end()); };
-  if (services_.forecast != nullptr) add(services_.forecast->compare(summary_));
+  const LogLines closing = closing_lines(plan_, summary_);
+  const LogLines compared = services_.forecast != nullptr ? services_.forecast->compare(summary_) : LogLines();
   for (const char* name : {"run.log", "metrics.jsonl"})
     if (file_exists(fmt::format("{}/{}", folder, name))) summary_.files.emplace_back(name);
   if (write_report()) summary_.files.emplace_back("report.html");
-  add(result_lines(plan_, summary_, end_));
-  for (const std::string& line : lines) sink_.line(line);
+  for (const LogLines& lines : {closing, compared, LogLines{result_lines(plan_, summary_, end_), {}}}) sink_.lines(lines);
   if (!end_.fault.empty() || end_.not_saved)
     here_.logger.warning("the model of step {} is lost: no checkpoint has it; \"next:\" says what to do", updates());
 }

@@ -109,17 +109,22 @@ std::int64_t RunCheckpoints::take_directory(const SavePlan& plan) {
   return bytes;
 }
 
+// A run that begins anew says what became of an earlier one's checkpoints together with its other files.
+Say RunCheckpoints::set_aside_says() {
+  return [this](const std::string& line) { set_aside_ += (set_aside_.empty() ? "" : "; ") + line; };
+}
+
 // Called on rank 0, which has the lease.
 void RunCheckpoints::prepare_directory(std::int64_t bytes_of_a_save, const Say& say) {
-  prepare_checkpoint_folder(directory_, committed_step_, say);
+  prepare_checkpoint_folder(directory_, committed_step_, loaded_ ? say : set_aside_says());
   if (loaded_ && committed_step_ < plan_.config.run.steps) make_room(bytes_of_a_save);
 }
 
-void RunCheckpoints::say_that_nothing_is_saved(const Say& say) const {
+void RunCheckpoints::say_that_nothing_is_saved(const Say& say) {
   const bool is_own = !plan_.config.checkpoint.dir && folder_exists(directory_);
   if (fault_.empty() && plan_.config.run.overwrite && !loaded_ && is_own) {
     const std::unique_ptr<Lease> lease = take_lease(directory_, logger_);  // no other run saves there meanwhile
-    prepare_checkpoint_folder(directory_, -1, say);
+    prepare_checkpoint_folder(directory_, -1, set_aside_says());
   }
   if (fault_.empty())
     say("nothing of this run is saved: checkpoint.every is 0");

@@ -52,6 +52,8 @@ class RunCheckpoints {
   bool saves() const { return !token_.empty(); }
   // Why checkpoint.dir takes no save, on rank 0, where the run trains all the same because nobody gave checkpoint.every; or "".
   const std::string& fault() const { return fault_; }
+  // Rank 0: which checkpoints of an earlier run were set aside, for a run that begins anew.
+  const std::string& set_aside() const { return set_aside_; }
   bool saves_on_the_way() const { return saves() && plan_.config.checkpoint.every.on_the_way().ever(); }
   // staging_of() this rank; 0 where it has not taken them.
   std::int64_t staging_bytes() const { return staging_bytes_; }
@@ -88,7 +90,8 @@ class RunCheckpoints {
 
   std::int64_t take_directory(const SavePlan& plan);
   void prepare_directory(std::int64_t bytes_of_a_save, const Say& say);
-  void say_that_nothing_is_saved(const Say& say) const;
+  Say set_aside_says();
+  void say_that_nothing_is_saved(const Say& say);
   bool make_ready(const Say& say);
   void make_room(std::int64_t bytes_of_a_save);
   KeepRules keep_rules(const BestValid& best) const;
@@ -113,7 +116,7 @@ class RunCheckpoints {
   LogErrors& log_errors_;
   std::string directory_;
   std::string token_;  // of this run's files while they are written; "" where it saves nothing
-  std::string fault_;
+  std::string fault_, set_aside_;
   std::optional<LoadedCheckpoint> loaded_;  // what the run went on from
   std::vector<ManifestTensor> tensors_;
   std::vector<ManifestFile> files_;  // this rank's, of the save in progress

@@ -79,6 +79,8 @@ std::int64_t write_run_start(const std::string& folder, const RunPlan& plan, std
   std::vector<std::string> nodes;
   for (const std::string& host : hosts)
     if (std::ranges::find(nodes, host) == nodes.end()) nodes.push_back(host);
+  std::vector<std::string> valid;
+  for (const WeightedPath& file : plan.config.data.valid) valid.push_back(file.path);
   JsonValue from;
   if (!resumed_from.empty()) from = std::filesystem::absolute(resumed_from, ignored).string();
   starts.push_back(JsonValue::Object{{"time", 1e-3 * static_cast<double>(start)},
@@ -86,6 +88,8 @@ std::int64_t write_run_start(const std::string& folder, const RunPlan& plan, std
                                      {"resumed_from", std::move(from)},
                                      {"ranks", plan.world_size()},
                                      {"layout", layout_json(plan)},
+                                     {"valid", texts(valid)},
+                                     {"given", texts(plan.config.given)},
                                      {"hosts", texts(nodes)},
                                      {"version", TRIDENT_VERSION},
                                      {"command", texts(command_of_process())},

@@ -39,7 +39,7 @@ class RunForecast {
   virtual void show_step(std::int64_t step, const std::vector<std::vector<InstructionTimes>>& last_step) = 0;
   // After the last step: the closing lines that put what was predicted beside what was measured. Leaves
   // comparison.json in the run directory; what cannot be written is a line.
-  virtual std::vector<std::string> compare(const RunSummary& summary) = 0;
+  virtual LogLines compare(const RunSummary& summary) = 0;
 };
 
 }  // namespace trident

@@ -266,10 +266,10 @@ std::string layout_line(const RunPlan& plan) {
                      plan.config.batch.sequence);
 }
 
-OpeningLines opening_lines(const RunPlan& plan, const std::string& device, const ArenaPlan& memory, std::int64_t largest_arena,
+LogLines opening_lines(const RunPlan& plan, const std::string& device, const ArenaPlan& memory, std::int64_t largest_arena,
                            const DataSummary& data) {
   const ParallelDegrees& d = plan.grid.degrees();
-  OpeningLines lines;
+  LogLines lines;
   for (const std::string& line :
        {model_line(plan), layout_line(plan), device_line(plan, device),
         fmt::format("memory: {} on the fullest rank (memory.json has every rank's)", megabytes_text(largest_arena)), data.line})
@@ -299,8 +299,9 @@ std::string trained_line(const RunPlan& plan, const RunSummary& summary) {
                           : "");
 }
 
-std::vector<std::string> closing_lines(const RunPlan& plan, const RunSummary& summary) {
-  std::vector<std::string> lines;
+LogLines closing_lines(const RunPlan& plan, const RunSummary& summary) {
+  LogLines out;
+  std::vector<std::string>& lines = out.shown;
   if (summary.out_of_time) {
     lines.push_back(fmt::format("run.max_minutes = {:g} ended the run after {} of {} steps", plan.config.run.max_minutes, summary.step,
                                 plan.config.run.steps));
@@ -309,13 +310,14 @@ std::vector<std::string> closing_lines(const RunPlan& plan, const RunSummary& su
     for (const NamedLoss& set : summary.last_valid->sets)
       lines.push_back(fmt::format("validation loss of {} {}", set.name, valid_text(summary, set.name)));
   if (plan.grid.degrees().pipeline > 1)
-    lines.push_back(fmt::format("bubble (idle over ideal): replayed {:.3f}, by the CPU time of each instruction; {:.3f} if FLOPs alone took time",
-                                summary.replayed_bubble, plan.predicted_bubble));
+    out.details.push_back(
+        fmt::format("bubble (idle over ideal): replayed {:.3f}, by the CPU time of each instruction; {:.3f} if FLOPs alone took time",
+                    summary.replayed_bubble, plan.predicted_bubble));
   for (std::string& line : time_lines(summary.times)) lines.push_back(std::move(line));
   add_prediction_lines(lines, summary);
   if (summary.bytes_between_nodes > 0)
     lines.push_back(fmt::format("bytes sent between nodes, whole run: {}", with_commas(summary.bytes_between_nodes)));
-  return lines;
+  return out;
 }
 
 namespace {

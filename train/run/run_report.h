@@ -66,14 +66,11 @@ struct ZeroLine {
 ZeroLine zero_line(const RunPlan& plan);
 // Aligned lines on model, layout, device, memory and data, then what nobody may miss; and the rest. `memory`: rank 0's arena.
 // `largest_arena`: bytes of the rank that has most.
-struct OpeningLines {
-  std::vector<std::string> shown, details;
-};
-OpeningLines opening_lines(const RunPlan& plan, const std::string& device, const ArenaPlan& memory, std::int64_t largest_arena,
+LogLines opening_lines(const RunPlan& plan, const std::string& device, const ArenaPlan& memory, std::int64_t largest_arena,
                            const DataSummary& data);
 // The opening and the result say the same, but for batches that were skipped.
 std::string trained_line(const RunPlan& plan, const RunSummary& summary);
-std::vector<std::string> closing_lines(const RunPlan& plan, const RunSummary& summary);
+LogLines closing_lines(const RunPlan& plan, const RunSummary& summary);
 // The last three of a run: what it reached, where that is, and what to type next.
 std::vector<std::string> result_lines(const RunPlan& plan, const RunSummary& summary, const RunEnd& end);
 

@@ -207,20 +207,22 @@ TEST(BenchReport, TheTableShowsSharesAndFloors) {
   expect_line(text, "a large product in bf16 reaches 90.00 TFLOP/s, 75.0 % of the peak, a copy 2000.0 GB/s (read and written)");
   expect_line(text, "collectives of 2 threads on their devices; copies at once reach 4000.0 GB/s");
   expect_line(text, "collectives of threads by NCCL: SKIPPED: there is no GPU");
-  expect_line(text, "  all_reduce           of 1000.0 MB:     2.000 ms, 500.00 GB/s of the operand; its floor: 1.250 ms");
-  expect_line(text, "  all_gather           of 1000.0 MB:  1500.000 ms, 0.67 GB/s of the operand; its floor: 750.000 ms");
+  expect_line(text, "  collective      MB     ms  GB/s of the operand  floor ms");
+  expect_line(text, "  all_reduce  1000.0  2.000               500.00     1.250");
+  expect_line(text, "  all_gather  1000.0  1500.000                 0.67   750.000");
   expect_line(text,
               "one step of 1000 tokens on one rank: 50.0 ms, 20000 tokens/s; 68.0 ms with every operation waited for, 64.0 ms of "
               "them in operations");
   expect_line(text,
               "its floor is 27.0 ms, 3000.0 GFLOP at the peak and the optimizer's 4.00 GB at the copy's rate: 1.85 x the floor");
   expect_line(text, "by kind of work; floors count the bytes that its operations move:");
-  expect_line(text, "  products                 40.00 ms  62.5 % of the work, floor     30.00 ms,   1.33 x the floor");
-  expect_line(text, "  rows                     20.00 ms  31.2 % of the work, floor      6.00 ms,   3.33 x the floor");
-  expect_line(text, "  matmul                         7     40.000      500.0   25.0 %    90000.0   75.0 %");
-  expect_line(text, "  bf16 to f32, added   4096   1024    512         a       3     10.000    60000.0   50.0 %");
+  expect_line(text, "  work          ms   share  floor ms  over floor");
+  expect_line(text, "  products   40.00  62.5 %     30.00      1.33 x");
+  expect_line(text, "  rows       20.00  31.2 %      6.00      3.33 x");
+  expect_line(text, "  matmul         7  40.000   500.0   25.0 %  90000.0   75.0 %");
+  expect_line(text, "  bf16 to f32, added  4096  1024  512          a      3  10.000  60000.0   50.0 %");
   expect_line(text, "  rows and heads of a block move 91.0 times H elements per token");
-  expect_line(text, "  add_bias                       1     16.000      500.0   25.0 %");
+  expect_line(text, "  add_bias       1  16.000   500.0   25.0 %");
   EXPECT_LT(text.find("  matmul "), text.find("  add_bias ")) << "the slowest come first";
   EXPECT_LT(text.find("  add_bias "), text.find("  add "));
   EXPECT_EQ(text.find("embedding"), std::string::npos) << "what was not done is not shown";

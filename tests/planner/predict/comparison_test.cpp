@@ -139,7 +139,7 @@ TEST(Comparison, WithFewerCoresThanRanksTheProcessorsWorkIsCompared) {
     work -= price_pass(record.passes[0], forecast.step.grid, prices).total();
   }
   EXPECT_NEAR(c.step_predicted, 4 * (work / 2 + outside), 1e-9);
-  expect_parts(to_lines(c).front(), {"CPU time of a step, all 8 ranks, over the 2 that work at once"});
+  expect_parts(to_lines(c).details.front(), {"CPU time of a step, all 8 ranks, over the 2 that work at once"});
 }
 
 // Returns the times that would be measured if every instruction took as long as `step` says.
@@ -204,10 +204,12 @@ TEST(Comparison, StepsThatDifferByMoreThanTheMissAreSaid) {
   const auto last_line = [&](double low, double high) {
     run.step_spread = {low, high};
     const Comparison c = compare(right, "", {1000, {}}, run);
-    const std::vector<std::string> lines = to_lines(c);
-    EXPECT_NE((lines.end() - 2)->find("half of the steps took"), std::string::npos) << *(lines.end() - 2);
+    const LogLines lines = to_lines(c);
+    expect_parts(lines.details.back(), {"half of the steps took"});
+    expect_parts(lines.shown.front(), {": a step ", " and ", "; run.log has the parts"});
+    EXPECT_EQ(lines.shown.size(), 2u) << "the table is for run.log";
     EXPECT_EQ(off_lines(c).size(), 1u);
-    return lines.back();
+    return lines.shown.back();
   };
   const std::string plain = last_line(1.1 * predicted, 1.1 * taken), unsure = last_line(0.9 * predicted, 1.1 * taken);
   expect_parts(plain, {"more than 10 % off: bubble"});
@@ -218,7 +220,7 @@ TEST(Comparison, StepsThatDifferByMoreThanTheMissAreSaid) {
   const Comparison first = compare(right, "", {1000, {}}, run);
   EXPECT_TRUE(first.off().empty());
   EXPECT_FALSE(first.spread);
-  expect_parts(text_of(to_lines(first)), {"the first step alone", "; times are not judged"});
+  expect_parts(text_of(to_lines(first).shown), {"the first step alone", "; times are not judged"});
   EXPECT_DOUBLE_EQ(first.step_measured, taken);
   EXPECT_TRUE(to_json(first).find("first_step_alone")->as_bool());
 }
@@ -244,7 +246,7 @@ TEST(Comparison, MemoryThatIsOffIsNamed) {
   const Comparison c = compare({}, "none came with it", {1000, 5200}, run);
   ASSERT_EQ(c.off().size(), 1u);
   EXPECT_EQ(c.off()[0].what, "the arena");
-  const std::vector<std::string> lines = to_lines(c);
+  const std::vector<std::string> lines = to_lines(c).shown;
   EXPECT_EQ(lines.front(), "predicted beside measured, without the time of a step: none came with it");
   expect_parts(lines.back(), {"more than 10 % off: the arena"});
   const JsonValue json = to_json(c);
@@ -275,7 +277,7 @@ TEST(Comparison, WallTimeOnCoresThatOthersHaveIsSaid) {
   const PredictedStep step = step_of(inputs.plan, FakePrices());
   const Comparison c = compare(step, "", {1000, {}}, run);
   EXPECT_EQ(c.worked, run.times.computing());
-  const std::string lines = text_of(to_lines(c));
+  const std::string lines = text_of(to_lines(c).shown);
   expect_parts(lines, {"other work had the cores: a rank worked 3984.4 ms of a step of 16000.0 ms; times are not judged"});
   EXPECT_EQ(lines.find(" %"), lines.npos) << "nor is their share given: " << lines;
   for (const Comparison::Off& off : c.off()) EXPECT_FALSE(off.of_time) << off.what;
@@ -284,9 +286,9 @@ TEST(Comparison, WallTimeOnCoresThatOthersHaveIsSaid) {
   EXPECT_TRUE(to_json(c).find("not_judged"));
   for (double& seconds : run.times.cpu) seconds *= 4;
   EXPECT_FALSE(compare(step, "", {1000, {}}, run).off().empty()) << "with its cores to itself a run is judged";
-  EXPECT_NE(text_of(to_lines(compare(step, "", {1000, {}}, run))).find(" %"), std::string::npos);
+  EXPECT_NE(text_of(to_lines(compare(step, "", {1000, {}}, run)).shown).find(" %"), std::string::npos);
   run.timed_steps = 4;
-  expect_parts(text_of(to_lines(compare(step, "", {1000, {}}, run))),
+  expect_parts(text_of(to_lines(compare(step, "", {1000, {}}, run)).shown),
                {"the mean is of 4 steps, fewer than 5; times are not judged"});
   run.timed_steps = 5;
   StepTimes short_times = run.times;
@@ -298,16 +300,16 @@ TEST(Comparison, WallTimeOnCoresThatOthersHaveIsSaid) {
   short_run.times = short_times;
   short_run.resident_bytes = 9000;
   const Comparison of_short = compare(step, "", {1000, 5000}, short_run);
-  expect_parts(text_of(to_lines(of_short)), {"a step took less than 10 ms; times are not judged"});
-  expect_parts(to_lines(of_short).back(), {"more than 10 % off: resident memory, "});
-  EXPECT_EQ(to_lines(of_short).size(), 2u) << "the table stands in the files";
+  expect_parts(text_of(to_lines(of_short).shown), {"a step took less than 10 ms; times are not judged"});
+  expect_parts(to_lines(of_short).shown.back(), {"more than 10 % off: resident memory, "});
+  EXPECT_EQ(to_lines(of_short).shown.size(), 2u) << "the table stands in the files";
   for (const Comparison::Off& off : of_short.off()) EXPECT_FALSE(off.of_time) << off.what;
   run.profile_of_another = true;
-  expect_parts(text_of(to_lines(compare(step, "", {1000, {}}, run))),
+  expect_parts(text_of(to_lines(compare(step, "", {1000, {}}, run)).shown),
                {"the profile is of another processor; times are not judged"});
   run.one_machine = true;
   const Comparison simulated = compare(step, "", {1000, {}}, run);
-  expect_parts(text_of(to_lines(simulated)),
+  expect_parts(text_of(to_lines(simulated).shown),
                {"the nodes are one machine, and each takes its cores for its own; times are not judged"});
   for (const Comparison::Off& off : simulated.off()) EXPECT_FALSE(off.of_time) << off.what;
   EXPECT_EQ(compare(step, "", {1000, {}}, run).worked, std::nullopt);
@@ -396,7 +398,7 @@ TEST(SimulatedRunForecast, ACallWithoutAPriceIsSaidAndNoError) {
   EXPECT_TRUE(predicted.step.is_null());
   RunSummary summary;
   summary.granted_bytes = inputs.dry_arenas.front();
-  const std::vector<std::string> lines = forecast.compare(summary);  // into a folder that is not there
+  const std::vector<std::string> lines = forecast.compare(summary).shown;  // into a folder that is not there
   EXPECT_EQ(lines.front(),
             "predicted beside measured, without the time of a step: profile fake: no table operations rms_norm_forward");
   expect_parts(lines.back(), {"comparison.json"});
