@@ -76,7 +76,7 @@ void HfShardReader::look_for_odd_values(const HfFileTensor& tensor, DType dtype,
   for (const auto& [at, infinite] : {std::pair{found.nan, false}, {found.infinity, true}})
     if (at >= 0 && !odd_.contains({tensor.name, infinite}))
       odd_[{tensor.name, infinite}] =
-          fmt::format("{}: tensor {} has values that are {}, such as {}; they are kept", folder_->path(tensor.file),
+          fmt::format("{}: tensor {} has values that are {}, such as {}", folder_->path(tensor.file),
                       in_quotes(tensor.name), infinite ? "infinite" : "no numbers", place_text(element + at, tensor.shape));
 }
 

@@ -31,7 +31,7 @@ class HfShardReader {
             Narrowing narrowing = Narrowing::kRefused, std::uint64_t* hash = nullptr);
 
   // One line for every tensor in which values were read that are no numbers, and one where they are infinite: file, tensor, and the
-  // place of the first that was seen, such as "[3, 17]". They are kept.
+  // place of the first that was seen, such as "[3, 17]".
   std::vector<std::string> odd_values() const;
 
  private:

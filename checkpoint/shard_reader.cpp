@@ -45,6 +45,13 @@ std::int64_t ShardReader::find(std::string_view tensor) const {
   return found == index_.end() ? -1 : found->second;
 }
 
+std::vector<std::string> ShardReader::odd_values() const {
+  std::vector<std::string> lines;
+  for (const std::string& tensor : odd_)
+    lines.push_back(fmt::format("{}: tensor {} has values that are no numbers or infinite", folder_, in_quotes(tensor)));
+  return lines;
+}
+
 const ShardReader::Table& ShardReader::table_of(std::size_t file) {
   if (const auto known = tables_.find(file); known != tables_.end()) return *known->second;
   const BoxReader& reader = open(file);
@@ -112,6 +119,7 @@ void ShardReader::read(std::string_view prefix, const ShardBox& box, const Tenso
 void ShardReader::read_host(std::string_view prefix, const ShardBox& box, std::byte* out, DType dtype, Narrowing narrowing,
                             std::uint64_t* hash) {
   const std::int64_t tensor = find(box.tensor);
+  const bool is_weight = prefix.empty() || prefix == kMasterPrefix;  // not of the optimizer
   const std::string key = std::string(prefix) + box.tensor;
   const std::vector<std::int64_t>& shape = at(manifest_.tensors, tensor).shape;
   std::int64_t found = 0;
@@ -133,6 +141,9 @@ void ShardReader::read_host(std::string_view prefix, const ShardBox& box, std::b
     found += copy_shared(stored.box, stored.dtype, box, out, dtype, scratch_, [&](std::int64_t begin, std::span<std::byte> bytes) {
       reader.read(stored.begin + begin, bytes);
       if (hash != nullptr) *hash += content_hash(stored.box, shape, begin / size_of(stored.dtype), bytes, stored.dtype);
+      if (!is_weight) return;
+      const OddValues odd = trident::odd_values(bytes.data(), stored.dtype, std::ssize(bytes) / size_of(stored.dtype));
+      if (std::max(odd.nan, odd.infinity) >= 0) odd_.insert(box.tensor);
     });
   }
   if (found == box.elements()) {

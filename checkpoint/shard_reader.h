@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <set>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,6 +44,8 @@ class ShardReader {
 
   const Manifest& manifest() const { return manifest_; }
   const std::string& lock_note() const { return lock_.note(); }
+  // One line for every tensor in which weights were read that are no numbers or infinite.
+  std::vector<std::string> odd_values() const;
   // Index in the manifest, or -1.
   std::int64_t find(std::string_view tensor) const;
 
@@ -78,6 +81,7 @@ class ShardReader {
   std::vector<std::size_t> opened_;      // the oldest first
   std::vector<std::size_t> with_block_;  // of those open, the one read last at the end
   ReadScratch scratch_;
+  std::set<std::string> odd_;  // tensors of odd_values()
 };
 
 }  // namespace trident

@@ -64,6 +64,19 @@ void refuse_misspelt_role(const JsonValue& role, const std::string& name, std::s
                               in_quotes(role.as_string()), in_quotes(near)));
 }
 
+// By weight OpenAI, by loss ms-swift and by the others axolotl say of a message whether it is learned. All answers are.
+void refuse_marks(const JsonValue& message, const std::string& name, std::string_view role, std::string_view source) {
+  for (const std::string_view key : {"weight", "loss", "train", "training"}) {
+    const JsonValue* const mark = message.find(key);
+    if (mark == nullptr || mark->is_null()) continue;
+    const auto is = [&](int value) { return *mark == JsonValue(value == 1) || (mark->is_number() && mark->as_number() == value); };
+    if (!(role == "assistant" ? is(1) : is(0) || key == "weight"))
+      refuse_value(*mark, source,
+                   fmt::format("{}.{} = {}: --loss says which messages are learned; leave out the message, or the key", name, key,
+                               to_json_text(*mark)));
+  }
+}
+
 // The list of messages at `path`; each has a role.
 JsonValue checked_messages(const JsonValue& list, const std::string& path, std::string_view source) {
   if (!list.is_array())
@@ -81,9 +94,7 @@ JsonValue checked_messages(const JsonValue& list, const std::string& path, std::
       throw DataError(fmt::format("{}:{}:{}: {}.content is null; write a text, or \"\" for none", source, content->line(),
                                   content->column(), name));
     read_arguments(message, name, source);
-    const JsonValue* const weight = message.find("weight");
-    if (weight != nullptr && !(weight->is_integer() && weight->as_integer() == 1))
-      refuse_value(*weight, source, name + ".weight: weights of messages are not built; leave out the message, or the weight");
+    refuse_marks(message, name, message.find("role")->as_string(), source);
   }
   return messages;
 }
@@ -108,6 +119,7 @@ JsonValue messages_of_turns(const JsonValue& row, const JsonValue& turns, std::s
     if (role == std::end(kRoles))
       refuse_value(from, source, fmt::format("{}.from is {}, which is none of human, gpt, system, tool and their other names", path,
                                        in_quotes(from.as_string())));
+    refuse_marks(turn, path, role->second, source);
     out.push_back(chat_message(role->second, text_of(turn, "value", path, source).as_string()));
   }
   return out;
@@ -140,6 +152,9 @@ Conversation read_conversation(const JsonValue& row, std::string_view source) {
   if (!row.is_object())
     refuse_value(row, source, fmt::format("a conversation is {} where an object is expected", describe(row.kind())));
   out.tools = tools_of(row, source);
+  const JsonValue* const more = row.find("chat_template_kwargs");
+  if (more != nullptr && more->is_object() && !more->members().empty())
+    refuse_value(*more, source, "chat_template_kwargs: variables of one row are not built; set them in a copy of the template");
   const JsonValue* const prompt = row.find("prompt");
   const JsonValue* const completion = row.find("completion");
   if (const JsonValue* const messages = row.find("messages")) out.messages = checked_messages(*messages, "messages", source);

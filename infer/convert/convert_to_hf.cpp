@@ -137,7 +137,7 @@ class Exporter {
     check_base(says_base_, hashes_, tensors_);
     out.commit();
     const std::vector<std::string> of_values = check_.warnings();
-    for (const std::vector<std::string>& more : {source_.hf == nullptr ? reader_->notes() : std::vector<std::string>(), of_values})
+    for (const std::vector<std::string>& more : {reader_->notes(), of_values})
       report.warnings.insert(report.warnings.end(), more.begin(), more.end());
     return report;
   }
@@ -399,7 +399,7 @@ ConvertReport checkpoint_to_hf(const std::string& from, const std::string& to, c
     open_base(source, options.init_from);
     const std::vector<std::string> notes = std::move(source.notes);
     const std::string folder = source.folder;
-    const std::optional<std::string> other = find_tokenizer({}, {}, source, "--from ckpt").other;  // whose files are carried along
+    const std::optional<std::string> other = find_tokenizer({}, nullptr, source, "--from ckpt").other;  // whose files go along
     const bool adapted = std::ranges::any_of(source.manifest.tensors, is_adapter_tensor, &ManifestTensor::name);
     ConvertReport report = adapted ? merge_adapters(source, to, options, progress)
                                    : Exporter(std::move(source), options, progress).write(to);

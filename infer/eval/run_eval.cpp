@@ -339,7 +339,7 @@ ForwardModel read_model(EvalOptions& options, EvalWork& work) {
   if (options.stride && *options.stride > sequence)
     throw ConfigError(fmt::format("--stride = {}: windows of {} tokens would leave tokens out; use at most --sequence",
                                   *options.stride, sequence));
-  const ModelTokenizer tokenizer = find_tokenizer(options.tokenizer, config.data, model.checkpoint, model.key);
+  const ModelTokenizer tokenizer = find_tokenizer(options.tokenizer, &config.data, model.checkpoint, model.key);
   if (tokenizer.other) model.checkpoint.notes.push_back("warning: " + *tokenizer.other);
   work = make_work(options, config.data, architecture, sequence, tokenizer);
   work.why_no_bytes = tokenizer.refused ? tokenizer.refused->what() : "none is named, and the model's folder has none";

@@ -126,6 +126,7 @@ std::shared_ptr<const SampleMaker> find_eval_samples(const TrainConfig& config, 
   request.sampling.seed = static_cast<std::uint64_t>(config.run.seed);
   validate(request.sampling);
   if (tokenizer != nullptr) request.ends = tokenizer->special_ids().eos;
+  if (config.model.init_from) std::ranges::copy(ends_of_folder(*config.model.init_from), std::back_inserter(request.ends));
   if (chat) std::ranges::copy(chat_marks(*chat, *tokenizer).ends, std::back_inserter(request.ends));
   request.tokenizer = tokenizer;
   request.each_data_rank = true;

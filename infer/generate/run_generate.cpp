@@ -219,7 +219,7 @@ ForwardModel read_job(const GenerateOptions& options, Job& job) {
   const bool is_chat = options.ask || !options.messages.empty();
   const bool needs_text = !options.stops.empty() || is_chat ||
                           std::ranges::any_of(prompts, [](const Prompt& p) { return p.text.has_value(); });
-  ModelTokenizer found = find_tokenizer(options.tokenizer, model.config.data, model.checkpoint, model.key);
+  ModelTokenizer found = find_tokenizer(options.tokenizer, &model.config.data, model.checkpoint, model.key);
   if (needs_text && found.tokenizer == nullptr)
     throw Error(found.refused ? found.refused->code() : ExitCode::kConfig,
                 fmt::format("{}: needs a tokenizer, and the model names no tokenizer that can be read{}; give --tokenizer{}",

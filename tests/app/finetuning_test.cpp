@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <nlohmann/json.hpp>
+#include <numeric>
 #include <regex>
 #include <string>
 #include <vector>
@@ -128,6 +129,52 @@ class FineTuning : public ::testing::Test {
     for (const JsonValue& file : manifest.find("files")->items())
       bytes += file.find("bytes")->as_integer() - file.find("table_bytes")->as_integer();
     return bytes;
+  }
+  // No tokenizer is looked for, of a folder or of a checkpoint, where there is to be none.
+  void expect_no_tokenizer_by_null() const {
+    for (const std::vector<std::string>& model : {std::vector{std::string("--hf"), place_ / "base"}, {"--ckpt", place_ / "lora"}}) {
+      const std::vector<std::string> eval = plus(plus({"eval"}, model), {"--data", place_ / "chats"});
+      expect_parts(succeeded(run_program(plus(eval, {"--set", "data.tokenizer=null"}))).err,
+                   {"no bits per byte without a tokenizer (data.tokenizer is null)"});
+      EXPECT_EQ(succeeded(run_program(eval)).err.find("no bits per byte"), std::string::npos);
+    }
+  }
+  // One NaN in an adapter, a base or a checkpoint is named before the first step.
+  void expect_whole_numbers_alone() const {
+    const auto spoil = [&](const std::string& file) {
+      std::string values = read_file(file);
+      const std::string whole = values;
+      for (const std::size_t at : {2, 1}) values[values.size() - at] = static_cast<char>(at == 2 ? 0xc0 : 0x7f);  // f32's last
+      write_file(file, values);
+      return whole;
+    };
+    const std::string adapter = place_ / "adapter/adapter_model.safetensors", base = place_ / "base/model.safetensors";
+    for (const std::string& file : {adapter, base}) {
+      const std::string whole = spoil(file);
+      expect_one_line(run_program({"train", "--config", place_ / "lora.json", "--set", "run.dir=" + (place_ / "spoilt"), "--set",
+                                   R"(adapter={"init_from": ")" + (place_ / "adapter") + "\"}"}),
+                      65, {file + ": tensor \"", "\" has values that are no numbers, such as [", "take a copy that is sound"});
+      if (file == base) {
+        said({"convert", "--from", "hf", place_ / "base", "--to", "ckpt", place_ / "spoilt_ckpt"});
+        expect_one_line(run_program({"train", "--config", place_ / "full.json", "--set", "run.dir=" + (place_ / "spoilt"), "--set",
+                                     "model.init_from=" + (place_ / "spoilt_ckpt")}),
+                        65, {place_ / "spoilt_ckpt", ": tensor \"model.norm.weight\" has values that are no numbers or infinite"});
+      }
+      write_file(file, whole);
+    }
+  }
+  // A run's samples end where generate ends: here each token is an end by the folder's word.
+  void expect_samples_end_as_the_folder_says() const {
+    std::vector<int> all(259);
+    std::iota(all.begin(), all.end(), 0);
+    write_file(place_ / "base/generation_config.json", fmt::format(R"({{"eos_token_id": {}}})", all));
+    const std::string packs = place_ / "packs";
+    train("sampled", R"("steps": 1)", R"("init_from": ")" + (place_ / "base") + "\"",
+          fmt::format(R"({{"train": "{0}", "valid": "{0}", "samples": "packed"}})", packs),
+          R"(, "eval": {"every": 1, "steps": 1, "samples": "And God ", "sample_tokens": 4})");
+    for (const JsonValue& sample : json_lines(read_file(place_ / "sampled/samples.jsonl")))
+      EXPECT_EQ(sample.find("end")->as_string(), "end");
+    std::filesystem::remove(place_ / "base/generation_config.json");
   }
   // To the model, ids of a tokenizer that took the place of its own mean other texts.
   void expect_swapped_tokenizers_are_told(const std::vector<std::string>& by_merged, const std::vector<std::string>& by_run) {
@@ -430,6 +477,9 @@ TEST_F(FineTuning, GoesFromConversationsToAMergedFolder) {
   expect_one_line(run_program(plus({"convert", "--from", "ckpt", place_ / "lora", "--to", "peft", place_ / "refused"}, moved)), 64,
                   {"only --from ckpt --to hf reads a checkpoint's base"});
   std::filesystem::rename(place_ / "moved", place_ / "base");
+  expect_no_tokenizer_by_null();
+  expect_whole_numbers_alone();
+  expect_samples_end_as_the_folder_says();
   // Its checkpoint holds the adapters and their states alone, and finds the rest.
   EXPECT_NEAR(loss_of({"--ckpt", place_ / "lora"}), merged, 1e-5 * merged);
   const JsonValue manifest = newest_manifest("lora"), whole = newest_manifest("full");

@@ -280,7 +280,7 @@ TEST_F(ShardWriting, AHangingDiskIsWaitedForOnce) {
     reads = warnings = 0;
     std::optional<FileFault> hang(std::in_place, Fault::kHang, call);
     writer.start(folder_ / fmt::format("hangs-{}", call));
-    while (!hang->happened()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ASSERT_TRUE(hang->happens());
     const int last = rank_.units().back();
     const double waited = [&] {
       const NoAllocationScope step("a step");
@@ -324,7 +324,7 @@ TEST_F(ShardWriting, AWriterMayEndInTheMiddle) {
     options.warn = [&](std::string_view) { ends.open(); };  // the destructor, once it has given the save up
     auto writer = std::make_unique<ShardWriter>(plan, test::staging_for(plan, test::Staging::kWhole), options);
     writer->start(folder);
-    while (!hang->happened()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ASSERT_TRUE(hang->happens());
     std::thread end([&] { writer.reset(); });
     EXPECT_TRUE(ends.pass());
     hang.reset();
@@ -351,7 +351,7 @@ TEST_F(ShardWriting, AnEndThatTheDiskHoldsUpIsNamed) {
   std::optional<FileFault> hang(std::in_place, Fault::kHangBlocks, 0);
   auto writer = std::make_unique<ShardWriter>(plan, test::staging_for(plan, test::Staging::kWhole), options);
   writer->start(folder_ / "hangs");
-  while (!hang->happened()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  ASSERT_TRUE(hang->happens());
   std::thread end([&] { writer.reset(); });
   EXPECT_TRUE(named.pass());
   for (const char* part : {"the end waits for the disk, which has been writing ", "hangs/", ".safetensors for "})

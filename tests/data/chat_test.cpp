@@ -303,6 +303,9 @@ TEST(Conversations, OfEveryFormBecomeMessages) {
                           {"function":{"arguments":""}},{"function":{"arguments":{"l":2}}}]}])"),
             R"([{"role":"a","content":null,"tool_calls":[{"function":{"arguments":{"k":1}}},{},)"
             R"({"function":{"arguments":{}}},{"function":{"arguments":{"l":2}}}]}])");
+  read_conversation(json(R"({"messages": [{"role": "user", "content": "a", "weight": 1, "train": false},
+      {"role": "assistant", "content": "a", "weight": 1, "train": true, "loss": 1.0, "training": null}],
+      "chat_template_kwargs": {}})"), "f");  // marks that ask for nothing else
   EXPECT_EQ(to_json_text(read_conversation(json(R"({"messages": [], "tools": "[{\"name\": 1}]"})"), "f").tools), R"([{"name":1}])");
 }
 
@@ -334,6 +337,11 @@ TEST(Conversations, ErrorsNameLineAndKey) {
       {R"({"conversations": [{"from": "gpt"}]})", "f:1:20: conversations[0] has no \"value\""},
       {R"({"prompt": "a", "completion": []})", "f:1:12: prompt is a string where a list of messages is expected"},
       {R"({"prompt": "a"})", "f:1:1: a conversation without any of its keys"},
+      {R"({"messages": [{"role": "assistant", "content": "a", "weight": 0}]})", "messages[0].weight = 0: --loss says "},
+      {R"({"messages": [{"role": "assistant", "content": "a", "loss": false}]})", "messages[0].loss = false: --loss says "},
+      {R"({"messages": [{"role": "user", "content": "a", "train": true}]})", "messages[0].train = true: --loss says which "},
+      {R"({"conversations": [{"from": "gpt", "value": "a", "training": false}]})", "conversations[0].training = false: --loss"},
+      {R"({"messages": [], "chat_template_kwargs": {"enable_thinking": false}})", "chat_template_kwargs: variables of one row"},
       {R"({"messages": [], "tools": {}})", "f:1:27: tools is an object where a list is expected"},
   };
   for (const auto& [row, message] : kRefused)

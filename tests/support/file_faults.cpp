@@ -8,11 +8,13 @@
 
 #include <atomic>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <cstdarg>
 #include <functional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 
 namespace trident {
@@ -89,6 +91,11 @@ FileFault::FileFault(Fault fault, int at, int error) {
 FileFault::~FileFault() { planned.armed = false; }
 
 bool FileFault::happened() const { return planned.calls > planned.at; }
+
+bool FileFault::happens() const {
+  for (int ms = 0; ms < 60'000 && !happened(); ++ms) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  return happened();
+}
 
 int flags_of_last_creation() { return last_creation; }
 

@@ -29,6 +29,7 @@ class FileFault {
   FileFault& operator=(const FileFault&) = delete;
 
   bool happened() const;
+  bool happens() const;  // waits for it, and at most 60 s
 };
 
 // While alive: `action` happens once, before the first open of a path that ends with `suffix`.

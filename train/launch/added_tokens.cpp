@@ -96,7 +96,7 @@ TrainConfig with_added_tokens(TrainConfig config) {
   if (wanted->vocab_size <= rows || rows != model_of_hf(folder).vocab_size) return config;
   const bool is_named = config.data.tokenizer && !config.data.tokenizer_was_auto;
   const WeightsSource source{.folder = folder, .manifest = {}, .hf = open_hf(folder, TiedCopies::kTrusted)};
-  const std::unique_ptr<Tokenizer> theirs = find_tokenizer({}, {}, source, "model.init_from").tokenizer;
+  const std::unique_ptr<Tokenizer> theirs = find_tokenizer({}, nullptr, source, "model.init_from").tokenizer;
   std::unique_ptr<Tokenizer> named;
   if (is_named) named = load_tokenizer(*config.data.tokenizer, "data.tokenizer");
   const Tokenizer* const used = is_named ? named.get() : theirs.get();

@@ -56,7 +56,7 @@ std::vector<std::string> other_ends(const DataConfig& data, const std::vector<st
 std::vector<std::string> other_tokenizer_of_weights(const RunInputs& inputs, const Tokenizer* named,
                                                     const std::vector<std::string>& prefixes, const ReadAt& read_at) {
   const std::unique_ptr<Tokenizer> theirs =
-      inputs.initial ? find_tokenizer({}, {}, *inputs.initial, "model.init_from").tokenizer : nullptr;
+      inputs.initial ? find_tokenizer({}, nullptr, *inputs.initial, "model.init_from").tokenizer : nullptr;
   if (theirs == nullptr || (named != nullptr && has_tokens_of(*named, *theirs))) return {};
   // A checkpoint says more than the files that lie beside its base now.
   const std::string learned = tokenizer_of_data(inputs.initial->manifest.data);

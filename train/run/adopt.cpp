@@ -85,7 +85,7 @@ void add_boundaries(JsonValue& out, const DataConfig& data, const DataConfig& ot
   JsonValue eod = data.eod ? JsonValue(*data.eod) : JsonValue();
   if (!data.eod && other.eod && data.tokenizer) {
     try {
-      const auto id = find_tokenizer({}, data, resume, "").tokenizer->special_ids().eod;
+      const auto id = find_tokenizer({}, &data, resume, "").tokenizer->special_ids().eod;
       if (id) eod = JsonValue(static_cast<std::int64_t>(*id));
     } catch (const Error&) {  // a tokenizer that is gone
     }

@@ -62,6 +62,7 @@ ContentHashes read_base(const Resume& resume, RankTrainer& trainer, const Logger
     if (!trains || has_weights_of(resume.manifest, trainer.plan()))
       reader.read(WeightsReader::Values::kExact, box, shard.param, write, Narrowing::kRounded, trains ? nullptr : hash);
   }
+  refuse_to_train(reader.odd_values());
   for (const std::string& line : reader.notes()) logger.warning("{}", line);
   return hashes;
 }
@@ -106,6 +107,7 @@ void read_all(const Resume& resume, RankTrainer& trainer, const Logger& logger) 
     for (std::size_t s = 0; manifest.complete && s < states.size(); ++s)
       reader.read(states_of_rule[s] + "/", box, states[s], write);
   }
+  refuse_to_train(reader.odd_values());
 }
 
 // Names who asked for a checkpoint, for messages.

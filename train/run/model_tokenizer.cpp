@@ -116,7 +116,8 @@ std::int64_t tokens_in(const std::string& folder) {
   }
 }
 
-// eos_token_id of generation_config.json, else of config.json: a number, several, or none.
+}  // namespace
+
 std::vector<std::int32_t> ends_of_folder(const std::string& folder) {
   for (const char* name : {"generation_config.json", "config.json"}) {
     const std::string path = folder + "/" + name;
@@ -135,8 +136,6 @@ std::vector<std::int32_t> ends_of_folder(const std::string& folder) {
   }
   return {};
 }
-
-}  // namespace
 
 std::optional<std::string> tokenizer_named_by(const WeightsSource& checkpoint) {
   std::optional<std::string> named = config_of(checkpoint).config.data.tokenizer;
@@ -217,9 +216,10 @@ std::optional<std::string> why_other(const Tokenizer& used, bool is_named, const
 
 }  // namespace
 
-ModelTokenizer find_tokenizer(const std::optional<std::string>& named, const DataConfig& configured, const WeightsSource& source,
+ModelTokenizer find_tokenizer(const std::optional<std::string>& named, const DataConfig* configured, const WeightsSource& source,
                               std::string_view key) {
-  const std::optional<std::string>& in_config = configured.tokenizer;
+  const std::optional<std::string> in_config = configured != nullptr ? configured->tokenizer : std::nullopt;
+  const bool is_auto = configured != nullptr && configured->tokenizer_was_auto;
   const auto of_config = [&] {
     try {
       return load_tokenizer(place_of_tokenizer(*in_config, source), "data.tokenizer");
@@ -228,9 +228,10 @@ ModelTokenizer find_tokenizer(const std::optional<std::string>& named, const Dat
       throw Error(error.code(), fmt::format("{}; or name it in --tokenizer, if it was moved", error.what()));
     }
   };
-  ModelTokenizer found = named       ? ModelTokenizer{load_tokenizer(*named, "--tokenizer")}
-                         : in_config ? ModelTokenizer{of_config()}
-                                     : tokenizer_among_files(source, configured.tokenizer_was_auto, key);
+  ModelTokenizer found = named                              ? ModelTokenizer{load_tokenizer(*named, "--tokenizer")}
+                         : in_config                        ? ModelTokenizer{of_config()}
+                         : is_auto || configured == nullptr ? tokenizer_among_files(source, is_auto, key)
+                                                            : ModelTokenizer{nullptr, ConfigError("data.tokenizer is null")};
   if (found.tokenizer != nullptr) found.other = why_other(*found.tokenizer, named.has_value(), source);
   return found;
 }

@@ -36,6 +36,9 @@ std::optional<std::string> added_tokenizer_of(const WeightsSource& source);
 // files are. Nothing where none is known.
 std::optional<std::string> tokenizer_named_by(const WeightsSource& checkpoint);
 
+// eos_token_id of a folder's generation_config.json, else of its config.json: a number, several, or none. DataError: no token id.
+std::vector<std::int32_t> ends_of_folder(const std::string& folder);
+
 // Ids that end a text, as transformers' trainer writes them: those of that tokenizer, then eos_token_id among hf_files_of().
 // DataError: it is no token id.
 std::vector<std::int32_t> ends_of_model(const WeightsSource& source);
@@ -49,10 +52,10 @@ struct ModelTokenizer {
 // Whether each id of `other` is the same token of `tokenizer`, which may have more.
 bool has_tokens_of(const Tokenizer& tokenizer, const Tokenizer& other);
 
-// `named`: --tokenizer; else that of `configured`; else the one among hf_files_of(); else, where `configured` was auto, the one
-// that made the training data, if its record's name finds it still. `key`: of the option that gave
+// `named`: --tokenizer; else that of `configured`; where that was null by a setting, none; else the one among
+// hf_files_of(); else the one that made the training data, if its record's name finds it still. `key`: of the option that gave
 // `source`, for messages. Throws as load_tokenizer() for the first two.
-ModelTokenizer find_tokenizer(const std::optional<std::string>& named, const DataConfig& configured, const WeightsSource& source,
+ModelTokenizer find_tokenizer(const std::optional<std::string>& named, const DataConfig* configured, const WeightsSource& source,
                               std::string_view key);
 
 // The tokenizer of a run's data: data.tokenizer; where it is "auto" and the vocabulary tells none, the one that made the first data

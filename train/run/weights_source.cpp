@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
+#include <iterator>
 #include <span>
 #include <string_view>
 #include <utility>
@@ -104,11 +105,22 @@ void WeightsReader::read(Values values, const ShardBox& box, const TensorView& s
                     hash);
 }
 
-std::vector<std::string> WeightsReader::notes() const {
+std::vector<std::string> WeightsReader::odd_values() const {
   if (hf_) return hf_->odd_values();
+  std::vector<std::string> lines = base_ == nullptr ? std::vector<std::string>() : base_->odd_values();
+  std::ranges::copy(checkpoint_->odd_values(), std::back_inserter(lines));
+  return lines;
+}
+
+std::vector<std::string> WeightsReader::notes() const {
   std::vector<std::string> notes = base_ == nullptr ? std::vector<std::string>() : base_->notes();
-  if (!checkpoint_->lock_note().empty()) notes.push_back(checkpoint_->lock_note());
+  if (checkpoint_ && !checkpoint_->lock_note().empty()) notes.push_back(checkpoint_->lock_note());
   return notes;
+}
+
+void refuse_to_train(const std::vector<std::string>& odd_values) {
+  if (!odd_values.empty())
+    throw DataError(odd_values.front() + ", with which no step can be made; take a copy that is sound");
 }
 
 void refuse_base(const WeightsSource& checkpoint, const std::string& why, const std::string& hint) {
@@ -237,7 +249,11 @@ std::vector<std::string> read_weights(const WeightsSource& source, const ParamSt
     reader.read(as_stored ? Values::kStored : Values::kExact, box, is_master ? shard.master : shard.param, write,
                 is_master ? Narrowing::kRefused : Narrowing::kRounded, counts ? &(*hashes)[box.tensor] : nullptr);
   }
-  return reader.notes();
+  std::vector<std::string> odd = reader.odd_values(), notes = reader.notes();
+  if (beside) std::ranges::copy(beside->odd_values(), std::back_inserter(odd));
+  if (store.trains()) refuse_to_train(odd);
+  for (const std::string& line : odd) notes.push_back(line + "; they are kept");
+  return notes;
 }
 
 void draw_weights(const ParamStore& store, const ShardHolder& holder, Device& device, Stream& stream) {

@@ -50,8 +50,8 @@ class WeightsReader {
   enum class Values : std::uint8_t { kExact, kStored };
   void read(Values values, const ShardBox& box, const TensorView& shard, const WriteValues& write_values = {},
             Narrowing narrowing = Narrowing::kRefused, std::uint64_t* hash = nullptr);
-  // One line each: HfShardReader::odd_values(), ShardReader::lock_note().
-  std::vector<std::string> notes() const;
+  std::vector<std::string> odd_values() const;  // as HfShardReader's and ShardReader's
+  std::vector<std::string> notes() const;       // ShardReader::lock_note()
 
  private:
   std::shared_ptr<const HfFolder> folder_;
@@ -59,6 +59,9 @@ class WeightsReader {
   std::optional<ShardReader> checkpoint_;
   std::unique_ptr<WeightsReader> base_;
 };
+
+// Refuses (DataError, the first line) to train with values that are no numbers or infinite.
+void refuse_to_train(const std::vector<std::string>& odd_values);
 
 // ConfigError naming the checkpoint, its base as recorded, and why that does not serve; `hint` ends it.
 [[noreturn]] void refuse_base(const WeightsSource& checkpoint, const std::string& why, const std::string& hint = "");
@@ -92,8 +95,9 @@ std::vector<ManifestTensor> without_adapters(std::vector<ManifestTensor> tensors
 // it has no masters, or where they are what a store that does not train is to have, bit by bit. Adapters that the source lacks stay
 // as they were, but for magnitudes: those become the lengths of the rows of the weights that were read. `holder`: which part of the
 // parameters this rank has (RankModel::shard_holder()). `*hashes`, where it is given, gets what this rank has to add to the hashes
-// of frozen tensors, of tensors in a base, and of all into which an adapter is merged. Returns WeightsReader::notes().
-// DataError naming file and tensor; StorageError. Enqueues on `stream` where the shards lie on a device.
+// of frozen tensors, of tensors in a base, and of all into which an adapter is merged. Returns WeightsReader::notes(),
+// and odd_values(), which a store that trains refuses. DataError naming file and tensor; StorageError. Enqueues on `stream`
+// where the shards lie on a device.
 std::vector<std::string> read_weights(const WeightsSource& source, const ParamStore& store, const ShardHolder& holder,
                                       Device& device, Stream& stream, ContentHashes* hashes = nullptr);
 
