@@ -305,7 +305,11 @@ bool parse_flags(CLI::App& app, const Arguments& arguments, const CommandContext
 void add_config_flags(CLI::App& app, ConfigFlags& flags) {
   CLI::Option* const config = app.add_option("-c,--config", flags.file, "configuration file (JSON, comments allowed)");
   config->check(CLI::Validator([&app](const std::string& path) { return refuse_other_forms(app, path), std::string(); }, ""));
-  app.add_option("--set", flags.settings, "path=value: change a key of the configuration; repeatable, later ones win")
+  add_repeatable(app, "--set", flags.settings, "path=value: change a key of the configuration; repeatable, later ones win");
+}
+
+CLI::Option* add_repeatable(CLI::App& app, const char* name, std::vector<std::string>& values, const char* help) {
+  return app.add_option(name, values, help)
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
       ->allow_extra_args(false);

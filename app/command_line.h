@@ -31,6 +31,8 @@ struct ConfigFlags {
 };
 // `flags` is written by parse_flags and outlives `app`.
 void add_config_flags(CLI::App& app, ConfigFlags& flags);
+// A flag that takes one text each time it is given.
+CLI::Option* add_repeatable(CLI::App& app, const char* name, std::vector<std::string>& values, const char* help);
 // Returns the values of the file, if one is named; no settings. Throws ConfigError as OptionValues::take_file().
 OptionValues values_of_file(const ConfigFlags& flags);
 // Likewise; settings alone may say a configuration. ConfigError with what to type where neither is given.

@@ -2,9 +2,11 @@
 //                [--plan [--config BASE] [--set path=value ...] [--cluster NAME|FILE] [--gpus N]]
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <cstdlib>
 #include <initializer_list>
+#include <limits>
 #include <numeric>
 #include <ostream>
 #include <utility>
@@ -62,6 +64,11 @@ std::string full_rows(const std::vector<const ImportedKey*>& keys) {
     const bool is_cut = key.verdict == Verdict::kMapped && key.general > 0 && !key.to.empty();
     return is_cut ? key.note.substr(std::min(key.note.size(), key.general + 2)) : key.note;
   };
+  const auto is_of_list = [](const ImportedKey& a, const ImportedKey& b) {
+    const auto list = a.leaf.key.find('[');
+    return list != a.leaf.key.npos && a.to.empty() && b.to.empty() && a.note == b.note &&
+           b.leaf.key.starts_with(a.leaf.key.substr(0, list + 1));
+  };
   std::size_t places = 0, said = 0;
   for (const ImportedKey* const key : keys) {
     places = std::max(places, place(*key).size());
@@ -70,7 +77,12 @@ std::string full_rows(const std::vector<const ImportedKey*>& keys) {
   std::string text;
   for (std::size_t i = 0; i < keys.size(); ++i) {
     const ImportedKey& key = *keys[i];
-    const std::string begin = fmt::format("  {:<{}}  {}", place(key), places, said_text(key.leaf));
+    std::size_t more = 0;  // of one list, of which the same is said
+    while (i + more + 1 < keys.size() && is_of_list(key, *keys[i + more + 1])) ++more;
+    if (more < 3) more = 0;
+    i += more;
+    const std::string begin = fmt::format("  {:<{}}  {}{}", place(key), places, said_text(key.leaf),
+                                          more == 0 ? "" : fmt::format(", and {} more of the list", more));
     const std::size_t column = places + said + 6, left = kImportColumns - std::min(kImportColumns, key.to.size());
     std::string between;
     if (begin.size() + 2 <= column && column <= left) between.assign(column - begin.size(), ' ');
@@ -86,13 +98,25 @@ std::string full_rows(const std::vector<const ImportedKey*>& keys) {
   return text;
 }
 
+constexpr std::array<std::pair<Verdict, std::string_view>, 6> kGroups{
+    {{Verdict::kMapped, "taken over"}, {Verdict::kDiffers, "different here"}, {Verdict::kNotBuilt, "not built yet"},
+     {Verdict::kRefused, "refused"}, {Verdict::kAlways, "always so here, or needless"},
+     {Verdict::kLauncher, "for what starts the ranks"}}};
+
+// How many keys have which verdict, where prices follow.
+std::string counts_text(const Import& import, const ImportFlags& flags) {
+  std::string text;
+  for (const auto& [verdict, title] : kGroups)
+    if (const auto count = std::ranges::count(import.keys, verdict, &ImportedKey::verdict); count > 0)
+      text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, title);
+  std::string names;
+  for (const std::string& file : flags.files) names += ' ' + for_shell(file);
+  return on_lines(folded_between_words(fmt::format("{}: trident import{} lists them", text, names), 0, kImportColumns) + "\n");
+}
+
 // `config_follows`: its comments say what was taken over, but for notes. A refusal follows names alone.
 std::string verdicts_text(const Import& import, bool config_follows = false) {
   const bool is_refused = !import.faults.empty();
-  static constexpr std::array<std::pair<Verdict, std::string_view>, 6> kGroups{
-      {{Verdict::kMapped, "taken over"}, {Verdict::kDiffers, "different here"}, {Verdict::kNotBuilt, "not built yet"},
-       {Verdict::kRefused, "refused"}, {Verdict::kAlways, "always so here, or needless"},
-       {Verdict::kLauncher, "for what starts the ranks"}}};
   std::string text;
   for (const auto& [verdict, title] : kGroups) {
     std::vector<const ImportedKey*> keys;
@@ -186,6 +210,7 @@ std::string next_steps(const Import& import, const OptionValues& base, const Imp
   else std::ranges::for_each(flags.files, add, for_shell);
   if (!from_file && !flags.base.file.empty()) add("--config " + for_shell(flags.base.file));
   for (const std::string& setting : flags.base.settings) add("--set " + for_shell(setting));
+  for (const std::string& name : from_file ? std::vector<std::string>() : flags.rules.without) add("--without " + for_shell(name));
   if (const JsonValue& data = values.at("parallel.data").value; !from_file && flags.ranks > 0 && !data.is_null())
     add("--set parallel.data=" + for_shell(to_json_text(data)));
   for (const auto& [key, setting] : missing) {
@@ -246,17 +271,43 @@ StudySpec neighbours_of(const Import& import, const ImportFlags& flags) {
   return spec;
 }
 
+// Which one to take, and how.
+std::string fastest_text(const StudyResult& result) {
+  const StudyRow &own = result.rows.back(), *best = &own;
+  const auto seconds = [](const StudyRow& row) {
+    return row.possible() && row.fits ? row.seconds : std::numeric_limits<double>::infinity();
+  };
+  for (const StudyRow& row : result.rows)
+    if (seconds(row) < seconds(*best)) best = &row;
+  const double gain = seconds(own) / seconds(*best) - 1;
+  if (best == &own || gain < 0.005) return "None of them is predicted to be faster than what is imported.";
+  const std::vector<std::string>& kept = result.spec.arms[own.point.arm].settings;
+  std::string settings;
+  for (const std::string& setting : result.spec.arms[best->point.arm].settings) {
+    const auto equals = setting.find('=');
+    const std::string now = value_text(result.spec.given->at(setting.substr(0, equals)).value);
+    if (now != setting.substr(equals + 1) && std::ranges::find(kept, setting) == kept.end()) settings += " --set " + setting;
+  }
+  return fmt::format("{} is predicted {}:{}", result.spec.arms[best->point.arm].name,
+                     std::isfinite(gain) ? fmt::format("{:.0f} % faster", 100 * gain) : "to be the fastest that fits", settings);
+}
+
 std::string prices_text(const StudyResult& result, const Import& import) {
-  Table table{"", {{"", true}, {"GB held"}, {"of"}, {"GB sent"}, {"step s"}, {"tokens/s"}, {"", true}}};
+  const bool is_small = std::ranges::all_of(result.rows, [](const StudyRow& row) { return row.memory_bytes < 1'000'000'000; });
+  const auto bytes = [&](auto count) {
+    return fmt::format("{:.{}f}", static_cast<double>(count) / (is_small ? 1e6 : 1e9), is_small ? 1 : 2);
+  };
+  const std::string unit = is_small ? "MB" : "GB";
+  Table table{"", {{"", true}, {unit + " held"}, {"of"}, {unit + " sent"}, {"step s"}, {"tokens/s"}, {"", true}}};
   for (const StudyRow& row : result.rows) {
     std::vector<std::string> cells{result.spec.arms[row.point.arm].name};
     if (row.point.arm + 1 == result.spec.arms.size()) cells.front().insert(0, "> ");
     else cells.front().insert(0, "  ");
     if (!row.possible()) cells.push_back("cannot be: " + row.reason);
     else
-      cells.insert(cells.end(), {fmt::format("{:.4g}", gigabytes(row.memory_bytes)),
-                                 row.memory_there > 0 ? fmt::format("{:.4g}", gigabytes(row.memory_there)) : "?",
-                                 fmt::format("{:.4g}", gigabytes(std::reduce(row.bytes_sent.begin(), row.bytes_sent.end()))),
+      cells.insert(cells.end(), {bytes(row.memory_bytes),
+                                 row.memory_there > 0 ? bytes(row.memory_there) : "?",
+                                 bytes(std::reduce(row.bytes_sent.begin(), row.bytes_sent.end())),
                                  fmt::format("{:.4g}", row.seconds), fmt::format("{:.0f}", row.tokens_per_second()),
                                  row.fits ? "" : "does not fit"});
     table.rows.push_back(std::move(cells));
@@ -270,7 +321,7 @@ std::string prices_text(const StudyResult& result, const Import& import) {
                                  to_text(table, kImportColumns));
   if (!unbuilt.empty()) text += folded_between_words(unbuilt, 0, kImportColumns) + '\n';
   for (const std::string& sentence : result.causes) text += '\n' + folded_between_words(sentence, 0, kImportColumns);
-  return text + (result.causes.empty() ? "" : "\n");
+  return text + (result.causes.empty() ? "" : "\n") + '\n' + folded_between_words(fastest_text(result), 0, kImportColumns) + '\n';
 }
 
 // Names all that a price depends on and nobody says, with the settings that give them.
@@ -346,6 +397,7 @@ void add_flags(CLI::App& app, ImportFlags& flags) {
   app.add_option("FILE", flags.files, "files and commands, -: from standard input")->required();
   app.add_option("--from", flags.rules.from, "the system they are of, where that is not clear from them");
   in_range(app.add_option("--ranks", flags.ranks, "processes in all, where no input says so"), 1, kMostGpus);
+  add_repeatable(app, "--without", flags.rules.without, "a key or flag that counts for nothing, such as neftune_noise_alpha");
   app.add_option("--output", flags.output, "write the configuration to this file; else it is printed");
   app.add_flag("--json", flags.json, "print one JSON object: config, keys, defaults");
   app.add_flag("--strict", flags.strict, "refuse what is not built yet");
@@ -404,7 +456,7 @@ void import_command(const Arguments& arguments, const CommandContext& context) {
   }
   const bool table_alone = !flags.output.empty() && !prices;
   std::ostream& beside = table_alone ? context.out : context.err;
-  beside << verdicts_text(import, !table_alone && !prices);
+  beside << (prices ? counts_text(import, flags) : verdicts_text(import, !table_alone));
   if (prices) context.out << on_lines(prices_text(*prices, import));
   else if (!table_alone) context.out << config_text(import);
   context.out.flush();

@@ -127,10 +127,11 @@ void train_command(const Arguments& arguments, const CommandContext& context) {
   CLI::App app("Train a model. The ranks are threads of this process, or what mpirun or srun started.", "trident train");
   ConfigFlags flags;
   std::string print_config;
-  std::vector<std::string> imports;
+  std::vector<std::string> imports, without;
   add_config_flags(app, flags);
   app.add_option("--import", imports, "another system's file or command, over what --config says: see trident import")
       ->type_name("FILE");
+  add_repeatable(app, "--without", without, "with --import: a key or flag that counts for nothing, such as neftune_noise_alpha");
   app.add_flag("--print-config{json}", print_config,
                "print the resolved configuration and end; =origins: with where each value comes from");
   const auto everything = [&context] {
@@ -142,6 +143,7 @@ void train_command(const Arguments& arguments, const CommandContext& context) {
     throw ConfigError(fmt::format("trident train: --print-config={}: must be json or origins{}", print_config,
                                   name_hint(print_config, {"json", "origins"})));
 
+  if (imports.empty()) refuse_given(app, {"--without"}, "nothing is imported", "add --import FILE");
   if (flags.file.empty() && imports.empty())
     throw ConfigError(
         "trident train: nothing says what to train; give --config FILE (JSON, such as configs/laptop.json), or --import FILE, "
@@ -153,7 +155,7 @@ void train_command(const Arguments& arguments, const CommandContext& context) {
   const auto read_config = [&] {
     values = values_of_file(flags);
     Import import;
-    if (!imports.empty()) import = import_files(imports, {.from = "", .ranks = {}, .base = &values, .settings = flags.settings});
+    if (!imports.empty()) import = import_files(imports, {"", {}, &values, flags.settings, without});
     take_import(values, import);
     values.take_settings(with_stored_model(values, flags.settings));
     check_import(values, import);

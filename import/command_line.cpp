@@ -281,6 +281,9 @@ class Command {
     }
   }
 
+  // `axolotl train` passes what stands behind "--" to its launcher.
+  static bool says_torchrun(Words words) { return std::ranges::find(words, "torchrun", &ShellWord::text) != words.end(); }
+
   // ---- flags
   void take_flags(Words words, ForeignSystem system) {
     for (std::size_t i = 0; i < words.size();) {
@@ -289,7 +292,7 @@ class Command {
       const std::size_t equals = text.find('=');
       if (is_listed(text, kLeftOut)) fail(word, "\"...\" stands for words that are not here; write them, or leave it out");
       if (text == "--" && system == ForeignSystem::kAxolotl)
-        return take_flags(words.subspan(i), ForeignSystem::kAccelerate);  // `axolotl train` passes them on
+        return take_flags(words.subspan(i), says_torchrun(words) ? ForeignSystem::kLauncher : ForeignSystem::kAccelerate);
       if (!is_flag(text) || equals != text.npos) {
         add(system, word, text.substr(0, equals), equals == text.npos ? JsonValue(true) : JsonValue(text.substr(equals + 1)));
         continue;

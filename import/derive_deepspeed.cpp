@@ -17,13 +17,13 @@ void take_left_out(Facts& facts, std::string_view name, JsonValue value, std::in
   if (facts.find("@json") == nullptr) return;
   const bool is_auto = facts.find(fmt::format("@json:{}", name)) != nullptr;
   for (const std::string_view one : ours) {
-    if (is_auto && facts.find(one) != nullptr) return;
+    if (is_auto && facts.find(one) != nullptr && facts.find(one)->origin != default_origin(ForeignSystem::kDeepSpeed)) return;
     if (facts.is_given(one))
       facts.remark(one, "DeepSpeed's default counts, as its file leaves this number out: write it there, or \"auto\" for Trainer");
     facts.erase(one);
   }
-  if (is_auto && of_trainer) take_default(facts, name, *of_trainer, ForeignSystem::kHuggingFace);
-  else take_default(facts, name, std::move(value));
+  take_default(facts, name, is_auto ? of_trainer.value_or(value) : value,
+               is_auto ? ForeignSystem::kHuggingFace : ForeignSystem::kDeepSpeed);
 }
 
 void derive_accelerate_processes(Facts& facts) {
@@ -50,6 +50,10 @@ void derive_precision(Facts& facts) {
     const bool is_half = name.ends_with("16") || name == "half";
     facts.take("precision.compute", {!is_half ? "fp32" : name.find('b') != name.npos ? "bf16" : "fp16", dtype->origin});
   }
+  for (const char* const format : {"bf16", "fp16"})  // Trainer refuses what DeepSpeed's file turns off
+    if (const Fact *const off = facts.find(fmt::format("@no_{}", format)), *const said = facts.find("precision.compute");
+        off != nullptr && said != nullptr && said->value == JsonValue(format))
+      throw ConfigError(fmt::format("{}: {} says otherwise; write true or \"auto\" there", off->origin, said->origin));
   // The program sets its own format where the file says "no".
   if (facts.find("precision.compute") == nullptr && facts.find("@mixed_precision") != nullptr)
     facts.set("precision.compute", "fp32", {"@mixed_precision"});

@@ -46,6 +46,8 @@ void refuse_other_methods(std::span<const std::string_view> others, std::string_
 // The stage that @stage names (ms-swift, axolotl, LLaMA-Factory), or a word in the name of the program ("run_sft.py", "trl dpo").
 Stage stage_of(const Facts& facts) {
   const Fact* const said = facts.find(stage_fact(facts));
+  if (const Fact* const chat = facts.find("@deepspeed_chat"))  // whose main.py of each step is in a folder of its name
+    return facts.is_given("loss.beta") || chat->origin.find("dpo") != std::string::npos ? Stage::kDpo : Stage::kSft;
   if (said == nullptr) {
     // ORPO and others have a beta, too, though not a reward model: where no program says which it is, the last parts of the names
     // of the file and of what it writes do.
@@ -185,6 +187,13 @@ void take_stage_defaults(Facts& facts, const std::set<ForeignSystem>& systems) {
   if (systems.contains(kSwift) || systems.contains(kAxolotl) || systems.contains(kLlamaFactory)) return;
   const Stage stage = stage_of(facts);
   if (stage != Stage::kSft && stage != Stage::kDpo) return;
+  using Default = std::pair<std::string_view, JsonValue>;
+  if (facts.find("@deepspeed_chat") != nullptr)
+    for (const auto& [name, value] :
+         {Default{"batch.micro", 16}, {"batch.sequence", 512}, {"optimizer.lr", 1e-3}, {"@beta2", 0.95}, {"run.epochs", 1},
+          {"lr_schedule.type", "cosine"}, {"run.seed", 1234}, {"precision.compute", "fp16"}, {"recompute.policy", "none"},
+          {"adapter.alpha", 1}, {"adapter.dropout", 0}, {"log.every", 10}, {"checkpoint.every", "end"}, {"eval.every", "epoch"}})
+      facts.take(name, {value, "DeepSpeed-Chat's default", Weight::kDefault});
   take_trl_defaults(facts, stage);
   facts.take("@loss", {"all", "", Weight::kDefault});
 }

@@ -154,7 +154,8 @@ void set_model(Facts& facts) {
   const std::string_view type = model_type_of(shape, layers);
   facts.set("model.model_type", computed(type, {shape.flags.origin.empty() ? &layers : &shape.flags}));
   if (facts.find("@attention_dropout") == nullptr)
-    facts.remark(layers, "attention probabilities have no dropout here; Megatron-LM's default is 0.1");
+    facts.set(type == "gpt2" ? "model.attn_pdrop" : "model.attention_dropout",
+              {0, "none here, where Megatron-LM's default of --attention-dropout is 0.1", Weight::kDefault});
   fill(facts, "model.tie_word_embeddings", true, ": no --untie-embeddings-and-output-weights");
   set_vocabulary(facts);
   if (type == "gpt2")
@@ -224,6 +225,7 @@ void set_updates(Facts& facts) {
 
 // "PREFIX", "PREFIX1 PREFIX2" or "W1 PREFIX1 W2 PREFIX2" as data.train has it.
 JsonValue sources_of(const Fact& fact) {
+  if (fact.is_open()) return fact.value;
   const std::vector<std::string> words = words_in(fact.value, " ");
   if (words.size() == 1) return words[0];
   if (words.empty() || !number_in(words[0])) return JsonValue::Array(words.begin(), words.end());
@@ -244,7 +246,14 @@ void set_data(Facts& facts) {
     std::string shares;
     for (const std::string& share : words_in(split->value, ", '\"")) shares += (shares.empty() ? "" : ",") + share;
     facts.set("data.split", {shares, split->origin, split->weight});
+    if (const std::vector<std::string> parts = words_in(shares);
+        !split->is_open() && (parts.size() < 2 || number_in(parts[1]) == JsonValue(0))) {
+      facts.remark("eval.every", "--split leaves nothing to evaluate on");
+      facts.set("eval.every", 0, {"data.split"});
+    }
   }
+  const bool has_valid = facts.find("data.split") != nullptr || facts.find("data.valid") != nullptr;
+  if (has_valid && facts.find("@eval_strategy") == nullptr) fill(facts, "eval.every", 1000, "");  // megatron sft has its own
   if (!facts.is_on("@documents_apart")) return;
   for (const std::string_view name : {"data.reset_attention_mask", "data.reset_position_ids"})
     facts.take(name, *facts.find("@documents_apart"));

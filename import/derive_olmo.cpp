@@ -35,7 +35,7 @@ void derive_olmo_model(Facts& facts) {
   else
     apply(facts, {"model.intermediate_size", "@olmo.mlp_ratio model.hidden_size", "2", Round::kDown});
   if (facts.find("@attention_dropout") == nullptr)
-    facts.remark("model.hidden_size", "attention probabilities have no dropout here; OLMo's default is 0.1");
+    facts.set("model.attention_dropout", {0, "none here, where OLMo's default is 0.1", Weight::kDefault});
   const std::string_view rows = facts.find("@olmo.embedding_size") != nullptr ? "@olmo.embedding_size" : "@olmo.vocab_size";
   if (const Fact* const fact = facts.find(rows)) facts.set("model.vocab_size", fact->value, {rows, "@olmo.vocab_size"});
   if (const Fact* const length = facts.find("batch.sequence")) facts.set("model.max_position_embeddings", *length);

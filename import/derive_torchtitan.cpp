@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "core/check.h"
+#include "model/config/model_presets.h"
 #include "import/facts.h"
 
 namespace trident {
@@ -95,16 +96,24 @@ void derive_pipeline(Facts& facts, std::int64_t stages) {
     return facts.erase("parallel.schedule");
   }
   const std::string kind = facts.word("parallel.schedule");
-  if (kind.empty() || kind == "1f1b" || kind == "gpipe" || kind == "csv") return;
-  const std::optional<std::int64_t> all = facts.integer("model.num_hidden_layers"),
-                                    each = facts.positive("@titan.layers_per_stage");
+  if (kind == "csv") return;
+  const bool is_single = kind.empty() || kind == "1f1b" || kind == "gpipe";
+  const std::string preset = facts.text("model.preset");
+  std::optional<std::int64_t> all = facts.integer("model.num_hidden_layers");
+  if (!preset.empty()) all = parse_json(model_preset_json(preset, ""), preset).find("num_hidden_layers")->as_integer();
+  const std::optional<std::int64_t> each = facts.positive("@titan.layers_per_stage");
   if (!all || !each) {
+    if (is_single) return;
     facts.remark("@titan.layers_per_stage", "parallel.virtual_stages is layers over this and the pipeline's ranks; 2 is taken");
     return facts.set("parallel.virtual_stages", 2, {"parallel.schedule", "parallel.pipeline"});
   }
   // torchtitan counts the embedding and the head as a layer each.
-  const std::int64_t chunks = (*all + 2 + *each - 1) / *each / stages;
-  facts.set("parallel.virtual_stages", std::max<std::int64_t>(1, chunks), {"@titan.layers_per_stage", "parallel.pipeline"});
+  const std::int64_t chunks = (*all + 2 + *each - 1) / *each, share = chunks / stages;
+  if (chunks % stages != 0 || (is_single ? share != 1 : share < 2))
+    throw ConfigError(fmt::format("{}: {} layers, embedding and head counted, make {} stages; the {} ranks of the pipeline need {} "
+                                  "each; change one of them", facts.find("@titan.layers_per_stage")->origin, *all + 2, chunks,
+                                  stages, is_single ? "one" : "the same number, two or more,"));
+  if (!is_single) facts.set("parallel.virtual_stages", share, {"@titan.layers_per_stage", "parallel.pipeline"});
 }
 
 // torchtitan's one schedule: warm-up, a stretch of the highest rate, a decay; without decay_ratio the stretch is empty.

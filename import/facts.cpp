@@ -172,6 +172,8 @@ void apply(Facts& facts, const Formula& formula) {
                               : formula.round == Round::kDown ? std::max(1.0, std::floor(value))
                                                               : value,
                               {&fact});
+  if (formula.to == "parallel.data" && below.product > 1)
+    facts.remark(*first, fmt::format("{} / ({}) = {} / {}", above.text, below.text, above.product, below.product));
   facts.take(formula.to, std::move(fact));
 }
 

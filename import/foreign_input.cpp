@@ -100,15 +100,16 @@ ForeignSystem system_of(const JsonValue& value, Format format, std::string_view 
     for (const JsonMember& member : value.members())
       if (is_listed(member.key, kind.keys) && (format != Format::kYaml || kind.system != ForeignSystem::kTorchtitan))
         return kind.system;  // nanotron's YAML has such blocks, too
-  if (value.find("model") != nullptr && value.find("dataset") != nullptr) return ForeignSystem::kSwift;
+  if (value.find("model") != nullptr && value.find("dataset") != nullptr && !has_object("model")) return ForeignSystem::kSwift;
   const bool may_be_deepspeed = format == Format::kJson && value.find("model_type") == nullptr;
   if (may_be_deepspeed && std::ranges::any_of(value.members(), is_of_deepspeed)) return ForeignSystem::kDeepSpeed;
-  throw ConfigError(fmt::format("{}: no known kind of configuration; import reads {}; --from KIND says which it is", file, kKnown));
+  throw ConfigError(fmt::format("{}: no known kind of configuration; import reads {}, and trident help KEY answers keys of others, "
+                                "such as NeMo; --from KIND says which it is", file, kKnown));
 }
 
 class Inputs {
  public:
-  explicit Inputs(std::string_view from) {
+  Inputs(std::string_view from, const std::vector<std::string>& without) : without_(without) {
     if (from.empty()) return;
     const auto kind = std::ranges::find(kKinds, from, &Kind::name);
     if (kind == kKinds.end()) {
@@ -306,7 +307,7 @@ class Inputs {
   // Reads what the leaf names, and takes apart what it says in JSON. How many leaves it became beside its own place.
   std::size_t follow(std::size_t i, std::size_t first) {
     const ForeignLeaf leaf = leaves_[i];
-    if (!leaf.value.is_string() || leaf.is_replaced) return 0;
+    if (!leaf.value.is_string() || leaf.is_replaced || is_named(leaf.key, without_)) return 0;
     const std::string &text = leaf.value.as_string(), name = plain_foreign_name(leaf.key);
     const bool is_program = is_hugging_face(leaf.system), is_accelerate = leaf.system == ForeignSystem::kAccelerate;
     if (is_program && leaf.key.starts_with('-') && text.starts_with('{')) {
@@ -387,7 +388,8 @@ class Inputs {
     const std::string gone = script == folders_.end() ? "" : script->second.value_or(""), beside = (folder / name).string();
     if (const auto written = written_.find(shell_file_name((fs::path(gone) / name).string())); written != written_.end()) {
       if (written->second.unknown.empty()) return written->first;
-      refuse(fmt::format("which the script writes: {}; make the file, and give import the command alone", written->second.unknown));
+      refuse(fmt::format("which the script writes: {}; make the file, and give import the command alone, or go on without it: "
+                         "--without {}", written->second.unknown, plain_foreign_name(leaf.key)));
     }
     if (const std::string there = (fs::path(gone) / name).string(); !gone.empty() && file_exists(there)) return there;
     if (!gone.empty() && fs::path(name).is_relative())
@@ -410,6 +412,7 @@ class Inputs {
     return "";
   }
 
+  const std::vector<std::string>& without_;
   std::optional<ForeignSystem> from_;
   std::vector<ForeignLeaf> leaves_;
   std::map<std::string, ShellFile, std::less<>> written_;  // by the script, before its command
@@ -422,8 +425,13 @@ class Inputs {
 
 std::string place_of(const ForeignLeaf& leaf) { return fmt::format("{}:{}", leaf.file, leaf.line); }
 
-std::vector<ForeignLeaf> read_foreign_inputs(const std::vector<std::string>& files, std::string_view from) {
-  Inputs inputs(from);
+bool is_named(std::string_view key, const std::vector<std::string>& names) {
+  return std::ranges::find(names, plain_foreign_name(key), plain_foreign_name) != names.end();
+}
+
+std::vector<ForeignLeaf> read_foreign_inputs(const std::vector<std::string>& files, std::string_view from,
+                                             const std::vector<std::string>& without) {
+  Inputs inputs(from, without);
   for (const std::string& file : files) inputs.read_given(file);
   return inputs.take();
 }

@@ -33,6 +33,10 @@ std::string place_of(const ForeignLeaf& leaf);
 // malformed text ("file:line:column: why"), a duplicate key, more than 1 MiB, 64 levels or 100,000 values after aliases are
 // expanded, shell text that would have to be executed, a named file that is not there, and no or several commands of a training in
 // one file.
-std::vector<ForeignLeaf> read_foreign_inputs(const std::vector<std::string>& files, std::string_view from = "");
+// Files that keys of `without` name are not read.
+std::vector<ForeignLeaf> read_foreign_inputs(const std::vector<std::string>& files, std::string_view from = "",
+                                             const std::vector<std::string>& without = {});
+// Whether `key` is one of them, however each is written.
+bool is_named(std::string_view key, const std::vector<std::string>& names);
 
 }  // namespace trident

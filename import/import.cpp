@@ -156,6 +156,9 @@ class Resolver {
       collect(out_.faults, [&] { judge(leaf); });
       if (out_.faults.size() > before) judged_.back().key.verdict = Verdict::kRefused;
     }
+    for (const std::string& name : rules_.without)
+      if (std::ranges::none_of(leaves, [&](const ForeignLeaf& leaf) { return is_named(leaf.key, {name}); }))
+        throw ConfigError(fmt::format("--without {}: no input has such a key; correct its name", name));
     if (present_.contains(ForeignSystem::kHuggingFace)) check_stage(facts_);  // before the arguments that go with it
     if (!rules_.keeps_faults) refuse_all(out_.faults);
     take_base();
@@ -204,6 +207,10 @@ class Resolver {
     bool is_auto = false;
   };
 
+  static std::string without(const ForeignLeaf& leaf) {
+    return fmt::format("--without {}", leaf.key.substr(std::min(leaf.key.find_first_not_of('-'), leaf.key.size())));
+  }
+
   [[noreturn]] void refuse_unknown(const ForeignLeaf& leaf) const {
     std::string near(tables_.nearest(leaf.system, leaf.key));
     if (near == plain_foreign_name(leaf.key))
@@ -214,8 +221,8 @@ class Resolver {
     std::string remedy = near.empty() ? "correct it or leave it out" : fmt::format("did you mean {}{}?", dashes, near);
     for (const ForeignAnswer& answer : foreign_answers(near.empty() ? leaf.key : "", text_of(leaf.value)))
       if (!answer.key.empty()) remedy = fmt::format("leave it out there, and give it by --set {}=...", answer.key);
-    throw ConfigError(
-        fmt::format("{}: unknown key {} of {}; {}", place_of(leaf), in_quotes(leaf.key), name_of(leaf.system), remedy));
+    throw ConfigError(fmt::format("{}: unknown key {} of {}; {}{} or go on without it: {}", place_of(leaf), in_quotes(leaf.key),
+                                  name_of(leaf.system), remedy, remedy.ends_with('?') ? "" : ",", without(leaf)));
   }
 
   void judge(const ForeignLeaf& leaf) {
@@ -230,6 +237,10 @@ class Resolver {
     if (const std::optional<ForeignSystem> base = base_of(leaf.system)) present_.insert(*base);
     if (leaf.key == "program" && text_of(leaf.value).starts_with("megatron ")) present_.insert(ForeignSystem::kMegatron);
     std::vector<const ForeignKey*> rows = tables_.find_all(leaf.system, leaf.key, text_of(only_item(leaf.value)));
+    if (is_named(leaf.key, rules_.without)) {
+      one.key.verdict = Verdict::kDiffers, one.key.note = "left out, as --without says";
+      return append_sentence(one.key.note, !rows.empty() && rows.front()->verdict == Verdict::kRefused ? rows.front()->note : "");
+    }
     if (const ForeignKey* const row = is_open(leaf) && !rows.empty() && rows.front()->verdict == Verdict::kRefused
                                           ? tables_.find_key(leaf.system, leaf.key)
                                           : nullptr) {
@@ -274,7 +285,8 @@ class Resolver {
     if (row.verdict == Verdict::kRefused) {
       if (!names_values && (is_neutral(leaf.value) || is_auto)) return says_nothing("off, as here");
       throw ConfigError(
-          fmt::format("{}: {}; {}", one.origin, row.note, row.to.empty() ? "leave it out" : fmt::format("use {}", row.to)));
+          fmt::format("{}: {}; {}, or go on without it: {}", one.origin, row.note,
+                      row.to.empty() ? "leave it out" : fmt::format("use {}", row.to), without(leaf)));
     }
     const bool has_no_key = row.to.empty() || row.to.starts_with(kCommand);
     const bool is_off = is_neutral(leaf.value) && !number_in(text_of(leaf.value));
@@ -424,7 +436,9 @@ class Resolver {
     const std::string_view to = one.to;
     for (const bool is_direct : {true, false})
       for (const ImportedValue& value : out_.values)
-        if ((value.path == to) == is_direct && (one.is_auto ? is_direct : is_part_of(one.origin, value.origin))) say(value);
+        if ((value.path == to) == is_direct && (one.is_auto ? is_direct : is_part_of(one.origin, value.origin)) &&
+            (value.path != "parallel.data" || is_direct || !to.starts_with("parallel.")))
+          say(value);
     if (reserved && key.verdict != Verdict::kRefused)
       key.verdict = Verdict::kNotBuilt;
     else if (any && key.verdict == Verdict::kNotBuilt && !is_open(key.leaf))
@@ -474,7 +488,7 @@ Import import_leaves(const std::vector<ForeignLeaf>& leaves, const ImportRules& 
 }
 
 Import import_files(const std::vector<std::string>& files, const ImportRules& rules) {
-  std::vector<ForeignLeaf> leaves = read_foreign_inputs(files, rules.from);
+  std::vector<ForeignLeaf> leaves = read_foreign_inputs(files, rules.from, rules.without);
   std::map<std::string, JsonValue> said;  // arguments of the script, such as "$1" of --save, whose values --set gives
   for (ForeignLeaf& leaf : leaves) {
     const ForeignKey* const row = is_open(leaf) ? foreign_tables().find_key(leaf.system, leaf.key) : nullptr;

@@ -48,6 +48,7 @@ struct ImportRules {
   const OptionValues* base = nullptr;
   // "path=value" of --set: over the base, and in the place of what only the user of a script knows.
   std::vector<std::string> settings = {};
+  std::vector<std::string> without = {};  // names of keys and flags of --without, which count for nothing
   bool keeps_faults = false;  // for a report of all keys, although some of them end the import
 };
 

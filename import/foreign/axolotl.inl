@@ -85,6 +85,10 @@ always("fsdp_version, fsdp_final_state_dict_type, ddp, device, device_map, world
 launcher("use_ray, launcher", "mpirun or srun starts the ranks"),
 heading("Model and data"),
 {"datasets.path", kMapped, "data.train@dataset"},
+always("datasets.type = chat_template", kReadsChats, kPrepareChats),
+always("datasets.roles_to_train = assistant", kReadsChats, kPrepareChats),
+always("datasets.train_on_eos = turn", kReadsChats, kPrepareChats),
+always("datasets.train_on_inputs = false", kReadsChats, kPrepareChats),
 differs("datasets.type, datasets.roles_to_train, datasets.train_on_eos, datasets.train_on_inputs", "trident data prepare reads "
  "messages with --chat and pairs of answers with --preference; its --loss chooses what counts"),
 {"val_set_size", kMapped, "data.split@valid_share", {}, kSetAside, "0"},

@@ -62,6 +62,8 @@ always("zero_optimization.stage3_gather_16bit_weights_on_model_save, zero_optimi
 always("zero_optimization.save_muon_momentum_buffer_in_memory, zero_allow_untested_optimizer, zero_force_ds_cpu_optimizer", "every "
  "optimizer here is sharded alike"),
 heading("Precision"),
+always("bf16.enabled = false, 0", "another format counts", "@no_bf16"),
+always("fp16.enabled = false, 0", "another format counts", "@no_fp16"),
 {"bf16.enabled", kMapped, "precision.compute", "\"bf16\""},
 {"fp16.enabled", kMapped, "precision.compute", "\"fp16\""},
 always("fp16.loss_scale = 0", "found while training"),

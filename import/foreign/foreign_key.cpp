@@ -28,6 +28,8 @@ constexpr std::string_view
     kPreparesValid = "data.valid names what trident data prepare writes of each",
     kTemplateOfData = "the tokenizer folder's own template counts, and such a name is left out; where it has none, or to have "
                       "another, --template takes chatml, llama3 or a file",
+    kReadsChats = "messages are read as the tokenizer's template writes them, and the answers count, each with its end",
+    kPrepareChats = "trident data prepare --chat --loss assistant",
     kPrepareByTemplate = "trident data prepare --chat",
     kSystemMessage = "there it opens every conversation that has no system message; put {\"role\": \"system\", \"content\": "
                      "...} before the other messages of each: trident data prepare adds no text",

@@ -67,6 +67,7 @@ refused("tensor_model_parallel_size, pipeline_model_parallel_size, context_paral
  "train_iters, recompute_granularity, lr_warmup_fraction, min_lr, mcore_model, use_distributed_optimizer", "an argument of "
  "megatron sft: import it as flags of Megatron-LM (--from megatron)"),
 refused("expert_model_parallel_size", "mixtures of experts are not built yet, dense models only"),
+{"device_groups.nproc_per_node", kMapped, "parallel.data@ranks_per_node", {}, "of one machine"},
 launcher("ENV*, use_ray, device_groups*", "variables are set, and ranks started, by mpirun or srun"),
 always("device_map, max_memory, ds3_gather_for_generation, use_logits_to_keep, use_flash_ckpt, enable_npu_model_patch", "memory is "
  "planned before the start; recompute.head_chunk bounds that of logits"),

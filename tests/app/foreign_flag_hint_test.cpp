@@ -51,7 +51,7 @@ TEST(ForeignFlagHint, WordsOfOtherSystemsAreToldFromFalseFriends) {
 TEST(ForeignFlagHint, RowsWithoutAKeySayWhatToDo) {
   EXPECT_EQ(foreign_flag_hint("--num_layers", "12"), foreign_flag_hint("--num-layers", "12"));
   EXPECT_EQ(foreign_flag_hint("--num-layers", "12"), "say --set model.num_hidden_layers=12 (n_layer for model_type gpt2)");
-  EXPECT_EQ(foreign_flag_hint("--moe-grouped-gemm", ""), "leave it out, there is no such thing here: dense models only");
+  EXPECT_EQ(foreign_flag_hint("--num-experts", "8"), "leave it out, there is no such thing here: dense models only");
   EXPECT_EQ(foreign_flag_hint("--use-cpu-initialization", ""), "leave it out: initial weights do not depend on the layout");
   EXPECT_TRUE(foreign_flag_hint("--load", "ckpt").starts_with("say --set checkpoint.resume=ckpt ("));
   EXPECT_EQ(foreign_flag_hint("--pretrained-checkpoint", "dir"),

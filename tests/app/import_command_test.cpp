@@ -88,6 +88,9 @@ TEST_F(ImportCommand, ThePlanComparesItWithItsNeighbours) {
                           "\n> imported: zero2 "});
   expect_parts(plan.err, {"the run\n  trident train --import ", "--config " + base(), "--set batch.global=32"});
   EXPECT_EQ(plan.err.find("still missing"), std::string::npos) << plan.err;
+  EXPECT_TRUE(plan.err.starts_with("6 taken over: trident import ")) << "counts alone: " << plan.err;
+  EXPECT_TRUE(plan.out.ends_with(" is predicted to be faster than what is imported.\n") ||
+              plan.out.find(" % faster: --set parallel.") != std::string::npos) << plan.out;
   write_file(folder_ / "ds.json", R"({"zero_optimization": {"stage": 2}})");
   expect_one_line(run_program({"import", folder_ / "ds.json", "--plan", "--config", base(), "--cluster", "h100_sxm_ndr"}), 64,
                   {"--plan: no input says how many ranks there are; give --ranks N, or --gpus N"});
@@ -215,8 +218,20 @@ TEST_F(ImportCommand, ReportsAllKeysWhereSomeAreRefused) {
                              "unknown key \"--lrr\""});
   EXPECT_LE(std::ranges::count(refused.err, '\n'), 10) << "names alone stand above the errors: " << refused.err;
   EXPECT_FALSE(file_exists(folder_ / "moe.json"));
-  write_file(folder_ / "run.sh", "torchrun --nproc_per_node 2 pretrain_gpt.py --lrr 4 --bf16\n");
-  expect_one_line(run_program({"import", folder_ / "run.sh"}), 64, {"unknown key \"--lrr\""});
+  write_file(folder_ / "run.sh", "torchrun --nproc_per_node 8 pretrain_gpt.py --tensor-model-parallel-size 2 "
+             "--attention-dropout 0.1 --lrr 4 --bf16 --deepspeed --deepspeed_config none.json\n");
+  expect_one_line(run_program({"import", folder_ / "run.sh"}), 64, {"\"--deepspeed_config\" names \"none.json\""});
+  const std::vector<std::string> without = {"import",    folder_ / "run.sh", "--without", "deepspeed_config",
+                                            "--without", "lrr",              "--without", "attention-dropout"};
+  expect_parts(run_program({without.begin(), without.begin() + 4}).err,
+               {"go on without it: --without lrr", "go on without it: --without attention-dropout"});
+  const ProgramOutcome left_out = succeeded(run_program(without));
+  expect_parts(left_out.err, {"different here (3)", "--attention-dropout 0.1", "left out, as --without says", " --without lrr"});
+  expect_parts(left_out.err, {"ranks / (parallel.tensor) = 8 / 2"});
+  expect_one_line(run_program({"train", "--config", base(), "--without", "lrr"}), 64, {"--without: nothing is imported"});
+  expect_one_line(run_program({"import", zero2(), "--without", "lrr"}), 64, {"--without lrr: no input has such a key"});
+  expect_parts(run_program({"train", "--import", folder_ / "run.sh", "--without", "deepspeed_config", "--without", "lrr"}).err,
+               {"--attention-dropout 0.1"});
   write_file(folder_ / "merge.yaml", "model_name_or_path: m\nadapter_name_or_path: a\ntemplate: qwen\nexport_dir: out\n");
   write_file(folder_ / "run.sh", "llamafactory-cli export " + (folder_ / "merge.yaml\n"));
   expect_one_line(run_program({"import", folder_ / "run.sh"}), 64, {"use trident convert --from peft m a --to hf out"});

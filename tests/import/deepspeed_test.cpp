@@ -234,6 +234,34 @@ TEST(DeepSpeedFiles, AnAutoThatNobodyResolvesIsTrainersDefault) {
     "scheduler": {"type": "WarmupDecayLR", "params": {"warmup_num_steps": "auto"}}})"));
   EXPECT_NE(values.find("optimizer.lr?=5e-05"), std::string::npos) << values;
   EXPECT_NE(values.find("lr_schedule.warmup_steps?=0"), std::string::npos) << values;
+  const Import import = imported_text("ds.json", R"({"gradient_clipping": "auto", "train_batch_size": "auto"})");
+  EXPECT_EQ(import.values.back().origin, "TrainingArguments' default");
+  EXPECT_EQ(note_named(import, "train_batch_size"), "no input says it: ours stays");
+}
+
+TEST(DeepSpeedFiles, AFormatThatTheFileTurnsOffIsNotAskedForBesideIt) {
+  for (const std::string format : {"bf16", "fp16"}) {
+    std::vector<ForeignLeaf> leaves = leaves_of_text("ds.json", fmt::format(R"({{"{}": {{"enabled": false}}}})", format));
+    EXPECT_EQ(import_leaves(leaves).keys[0].verdict, Verdict::kAlways);
+    leaves.push_back({ForeignSystem::kHuggingFace, "run.sh", 2, 1, "--" + format, true});
+    expect_error<ConfigError>([&] { import_leaves(leaves); }, {"ds.json:1 " + format + ".enabled: false: run.sh:2 --" + format,
+                                                               "says otherwise"});
+  }
+}
+
+TEST(DeepSpeedChat, MainPyHasItsOwnArgumentsAndDefaults) {
+  const TemporaryFolder folder;
+  const auto values = [&](const std::string& flags) {
+    write_file(folder / "run.sh", "deepspeed --num_gpus 8 main.py --model_name_or_path m " + flags + "\n");
+    return all_values_of(import_files({folder / "run.sh"}));
+  };
+  const std::string sft = values("--data_split 2,4,4 --zero_stage 3 --lora_dim 64 --per_device_train_batch_size 4 --offload");
+  for (const char* part :
+       {"run.seed?=1234", "run.epochs?=1.0", "parallel.zero=\"zero3\"", "batch.global=32", "batch.sequence?=512",
+        "precision.compute?=\"fp16\"", "optimizer.lr?=0.001", "optimizer.betas?=[0.9,0.95]", "lr_schedule.type?=\"cosine\"",
+        "adapter.r=64 adapter.alpha?=1", "offload.optimizer=\"host\""})
+    EXPECT_NE(sft.find(part), std::string::npos) << part << ": " << sft;
+  EXPECT_NE(values("--zero_stage $2 --beta 0.1").find("loss.type=\"dpo\""), std::string::npos);
 }
 
 TEST(DeepSpeedFiles, AWarmUpThatTrainerWritesIsNoneWhereNoArgumentSaysOne) {

@@ -93,6 +93,7 @@ TEST_F(ForeignInput, WhatIsNoConfigurationIsRefusedWithWhatToDo) {
                        "is a configuration of Trident's already; use it by trident train --config"));
   EXPECT_TRUE(contains(refusal("name: me", "c.yaml"), "c.yaml: no known kind of configuration; import reads YAML of Accelerate"));
   EXPECT_TRUE(contains(refusal("parallelism: {dp: 2}\ntokens: {}", "nanotron.yaml"), "no known kind of configuration"));
+  EXPECT_TRUE(contains(refusal("model: {_component_: m}\ndataset: {_component_: d}", "tune.yaml"), "and trident help KEY answers"));
   EXPECT_TRUE(contains(refusal("echo hi"), "run.sh:1:1: no command of a training and no known kind of file; import reads"));
   for (const char* const script : {"if [ \"$1\" == train ]; then\ntorchrun x.py\nfi", "case $1 in train)\ntorchrun x.py;; esac",
                                    "while [ $# -gt 0 ]; do M=$1; shift; done; if [ $M = train ]; then\ntorchrun x.py\nfi"}) {

@@ -149,6 +149,13 @@ TEST(HuggingFaceImport, AProgramOfTrlHasItsDefaults) {
   expect_refusal({{"program", "grpo.py"}, {"unheard_of", 1}}, "run.sh:1 program: grpo.py: no training by grpo here");
 }
 
+TEST(HuggingFaceImport, ProgramsWithoutTrainerHaveWordsOfTheirOwn) {
+  const Import clm = imported(S::kHuggingFace, {{"program", "run_clm_no_trainer.py"}, {"max_train_steps", "1000"},
+                                                {"checkpointing_steps", "250"}, {"mixed_precision", "fp16"}});
+  EXPECT_EQ(became(clm, "run.steps") + became(clm, "checkpoint.every") + became(clm, "precision.compute"), "1000250\"fp16\"");
+  EXPECT_EQ(became(imported(S::kHuggingFace, {{"checkpointing_steps", "epoch"}}), "checkpoint.every"), "\"epoch\"");
+}
+
 TEST(HuggingFaceImport, WhatIsGivenGoesBeforeDefaults) {
   const Import off = imported(S::kHuggingFace, {{"program", "sft.py"}, {"bf16", "False"}, {"gradient_checkpointing", "false"}});
   EXPECT_EQ(became(off, "precision.compute") + became(off, "recompute.policy"), "\"fp32\"\"none\"");
@@ -435,6 +442,9 @@ TEST(HuggingFaceImport, TheNameOfTheProgramSaysWhatTrains) {
   const Import axolotl = of_command("axolotl train a.yml --num-processes 4 --main-process-port 1 --learning-rate 1e-4");
   EXPECT_EQ(became(axolotl, "parallel.data") + became(axolotl, "optimizer.lr") + became(axolotl, "precision.compute"),
             "40.0001\"bf16\"") << "auto gives way to what another file says";
+  std::ofstream(folder / "ray.yaml") << "model: m\ndataset: d\nuse_ray: true\ndevice_groups: {nproc_per_node: 4}\n";
+  EXPECT_EQ(became(of_command("swift sft ray.yaml"), "parallel.data"), "4");
+  EXPECT_EQ(became(of_command("axolotl train a.yml --launcher torchrun -- --nproc_per_node=2"), "parallel.data"), "2");
   EXPECT_EQ(became(of_command("torchrun swift/cli/sft.py --model m --dataset d"), "data.samples"), "\"packed\"");
 }
 

@@ -85,7 +85,7 @@ TEST(MegatronImport, PlainFlagsMakeGpt2UnderItsOwnNames) {
   EXPECT_EQ(value(facts, "data.tokenizer"), JsonValue("gpt2"));
   EXPECT_EQ(facts.find("model.num_hidden_layers"), nullptr);
   EXPECT_TRUE(facts.is_given("model.model_type")) << "a model that a base has must give way";
-  EXPECT_TRUE(is_remarked(facts, "attention probabilities have no dropout"));
+  EXPECT_EQ(value(facts, "model.attn_pdrop"), JsonValue(0)) << "a row of its own, where Megatron-LM's default is 0.1";
 }
 
 TEST(MegatronImport, RotaryGatedFlagsMakeTheFamilyThatHasThem) {
@@ -203,6 +203,13 @@ TEST(MegatronImport, DataPathsBecomeSourcesAndTheSplitMegatronsOwn) {
   EXPECT_EQ(to_json_text(value(derived(flags({{"data.train", "a b"}, {"data.split", "'99, 1,0'"}})), "data.split")), "\"99,1,0\"");
   EXPECT_NE(refusal(flags({{"data.train", "0.7 a b"}})).find("a weight stands before each prefix"), std::string::npos);
   EXPECT_EQ(value(derived(flags({{"@train_data_path", "a"}, {"data.valid", "b"}})), "data.split"), JsonValue("nobody says so"));
+  EXPECT_EQ(value(one, "eval.every"), JsonValue(1000));
+  const auto every = [](const JsonValue& train, const char* split, int given) {
+    return value(derived(flags({{"data.train", train}, {"data.split", split}, {"eval.every", given}})), "eval.every");
+  };
+  EXPECT_EQ(every("a", "100,0,0", 10), JsonValue(0)) << "nothing to evaluate on";
+  EXPECT_EQ(every("a", "$SPLIT", 10), JsonValue(10));
+  EXPECT_EQ(every(JsonValue::Array{"0.2", "$<A FILE>"}, "9,1", 10), JsonValue(10)) << "a placeholder is no list of weights";
 }
 
 TEST(MegatronImport, ALoadFromTheFolderThatIsSavedToGoesOn) {
@@ -242,7 +249,8 @@ TEST(MegatronTable, FlagsHaveTheVerdictOfTheirValue) {
   EXPECT_EQ(row("--attention-dropout", "0.0").verdict, Verdict::kAlways);
   EXPECT_EQ(row("--context-parallel-size", "1").verdict, Verdict::kAlways);
   EXPECT_EQ(row("--context-parallel-size", "2").verdict, Verdict::kNotBuilt);
-  EXPECT_EQ(row("--moe-grouped-gemm", "true").verdict, Verdict::kRefused);
+  EXPECT_EQ(row("--moe-grouped-gemm", "true").verdict, Verdict::kAlways) << "of dense models, too";
+  EXPECT_EQ(row("--num-experts", "8").verdict, Verdict::kRefused);
   EXPECT_EQ(row("--optimizer", "adam").value, "\"adamw\"");
   EXPECT_EQ(row("--data-parallel-sharding-strategy", "optim_grads").value, "\"zero2\"");
   EXPECT_EQ(row("--rampup-batch-size", "16 16 5859375").verdict, Verdict::kDiffers);

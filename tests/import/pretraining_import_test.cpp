@@ -94,6 +94,16 @@ TEST(PretrainingImport, APipelineOfTorchtitanCutsTheLocalBatch) {
   expect_values(import, {{"parallel.data", "2"}, {"parallel.schedule", "\"interleaved\""}, {"parallel.virtual_stages", "2"},
                          {"parallel.zero", "\"shard_grad_op\""}, {"parallel.sequence_parallel", "true"}, {"batch.micro", "2"},
                          {"batch.global", "16"}, {"data.reset_attention_mask", "true"}, {"model.preset", "\"llama3.1-8b\""}});
+  const auto stages = [](const char* schedule, int layers) -> Keys {  // of 34: 32, the embedding and the head
+    return {{"parallelism.pipeline_parallel_degree", 2}, {"parallelism.pipeline_parallel_schedule", schedule},
+            {"parallelism.pipeline_parallel_layers_per_stage", layers}, {"model.flavor", "8B"}};
+  };
+  EXPECT_EQ(value_at(import_of(ForeignSystem::kTorchtitan, stages("Interleaved1F1B", 9)), "parallel.virtual_stages"), "2");
+  EXPECT_EQ(refusal_of(ForeignSystem::kTorchtitan, stages("1F1B", 17)), "accepted");
+  for (const auto& [schedule, layers] : {std::pair{"Interleaved1F1B", 5}, {"Interleaved1F1B", 17}, {"1F1B", 9}}) {
+    const std::string refusal = refusal_of(ForeignSystem::kTorchtitan, stages(schedule, layers));
+    EXPECT_NE(refusal.find("each; change one of them"), std::string::npos) << schedule << layers << refusal;
+  }
 }
 
 TEST(PretrainingImport, TorchtitansDegreesSwitchesAndSchedules) {
@@ -236,10 +246,9 @@ TEST(PretrainingImport, TheOneBillionModelOfOlmo) {
 }
 
 TEST(PretrainingImport, OlmosDropoutOfAttentionIsSaidWhereItIsLeftOut) {
-  const auto note = [](const Keys& keys) { return import_of(ForeignSystem::kOlmo, keys).keys[0].note; };
-  const std::string said = "attention probabilities have no dropout here; OLMo's default is 0.1";
-  EXPECT_NE(note({{"model.d_model", 64}}).find(said), std::string::npos) << note({{"model.d_model", 64}});
-  EXPECT_EQ(note({{"model.d_model", 64}, {"model.attention_dropout", 0.0}}).find(said), std::string::npos);
+  const auto dropout = [](const Keys& keys) { return value_at(import_of(ForeignSystem::kOlmo, keys), "model.attention_dropout"); };
+  EXPECT_EQ(dropout({{"model.d_model", 64}}), "0");
+  EXPECT_NE(dropout({{"model.d_model", 64}, {"model.attention_dropout", 0.0}}), "0");
 }
 
 TEST(PretrainingImport, OlmosLengthsFamiliesAndStrategies) {

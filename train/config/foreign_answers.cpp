@@ -234,7 +234,7 @@ std::string coming_from_markdown() {
       "A value that only the script's user knows, such as `$1`, `$DATA_PATH` or `$(nproc)`, is left out and listed; `trident\n"
       "train` asks for it. A line `set -- ARGUMENTS` above the script's first command gives it its arguments, and what\n"
       "`cat <<END > ds.json` writes there is read as that file, as `sbatch <<END` is as a script. A file that `sed -i`, `cp`,\n"
-      "`tee` or a redirection changes is refused.\n\n"
+      "`tee` or a redirection changes is refused; `--without NAME` goes on without what is refused.\n\n"
       "The tables below are what is read: ";
   std::string systems;
   for (const ForeignSection& section : foreign_sections()) {
