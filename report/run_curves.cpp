@@ -46,7 +46,7 @@ void add_lines(LinePlot& plot, const std::vector<RunFolder>& runs, std::string_v
 // A dot on the curve where a later start began.
 void add_starts(LinePlot& plot, const RunFolder& run) {
   std::set<double> steps;
-  for (const JsonValue& start : items(run.run.find("starts")))
+  for (const JsonValue& start : run.run.items_at("starts"))
     if (const double step = number(start, "step"); step > 0) steps.insert(step);
   PlotLine line{.name = "a new start", .points = {}, .hue = Hue::kPurple, .marked = true};
   for (const double step : steps) {

@@ -30,8 +30,8 @@ void read_arguments(JsonValue& message, const std::string& name, std::string_vie
   if (found == nullptr || !found->is_array()) return;
   JsonValue::Array calls = found->items();
   for (std::size_t i = 0; i < calls.size(); ++i) {
-    JsonValue* const function = calls[i].is_object() ? calls[i].find("function") : nullptr;
-    JsonValue* const text = function != nullptr && function->is_object() ? function->find("arguments") : nullptr;
+    JsonValue* const function = calls[i].find("function");
+    JsonValue* const text = function == nullptr ? nullptr : function->find("arguments");
     if (text == nullptr || !text->is_string()) continue;
     const std::string path = fmt::format("{}.tool_calls[{}].function.arguments", name, i);
     const JsonRules rules{.comments = false, .blame = ExitCode::kData, .first_line = text->line()};

@@ -24,7 +24,7 @@ namespace {
 // A member of comparison.json; `of_kind` says whether it is what is asked for.
 template <class OfKind>
 const JsonValue& member(const JsonValue& object, std::string_view key, std::string_view path, OfKind of_kind) {
-  const JsonValue* const found = object.is_object() ? object.find(key) : nullptr;
+  const JsonValue* const found = object.find(key);
   if (found == nullptr || !of_kind(*found))
     throw DataError(fmt::format("comparison.json: {}: missing, or of another kind; run the study again", path));
   return *found;

@@ -124,8 +124,7 @@ ForwardModel forward_model_of_checkpoint(const std::string& path, const std::vec
   if (manifest.base.empty()) refuse_base_setting(settings, model.checkpoint.folder);
   open_base(model.checkpoint, given_base(settings));
   model.config = config_for_forward(manifest.config, source, settings);
-  const JsonValue* const batch = manifest.config.find("batch");
-  const bool records_it = batch != nullptr && batch->find("micro") != nullptr && manifest.writer.find("converted_from") == nullptr;
+  const bool records_it = manifest.config.get("batch").find("micro") != nullptr && manifest.writer.find("converted_from") == nullptr;
   model.halves_micro = !records_it && !gives_micro(settings);
   return model;
 }

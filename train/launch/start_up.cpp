@@ -33,10 +33,6 @@ const JsonValue& member(const JsonValue& object, std::string_view key) {
 
 JsonValue or_null(const std::optional<double>& quota) { return quota ? JsonValue(*quota) : JsonValue{}; }
 
-std::optional<double> quota_from(const JsonValue& value) {
-  return value.is_number() ? std::optional(value.as_number()) : std::nullopt;
-}
-
 // "ranks 0-3 (n1), 4-7 (n2)"
 std::string ranks_by_host(const std::vector<int>& ranks, const std::function<std::string(int)>& host_of) {
   std::vector<std::pair<std::string, std::vector<int>>> hosts;
@@ -144,7 +140,7 @@ StartUpFacts start_up_facts_from(const std::string& text) {
   facts.machine.device = member(value, "device").as_string() == to_string(DeviceKind::kCuda) ? DeviceKind::kCuda : DeviceKind::kCpu;
   facts.machine.memory = {{facts.host, {}, member(value, "memory").as_integer()}};
   facts.machine.cores.ids = numbers_in(member(value, "cores").as_string());
-  facts.machine.cores.quota = quota_from(member(value, "core_quota"));
+  facts.machine.cores.quota = value.number_at("core_quota");
   facts.device_why = member(value, "device_why").as_string();
   return facts;
 }
@@ -220,7 +216,7 @@ CoreShare core_share_from(const std::string& text) {
   CoreShare share;
   share.node = member(value, "node").as_string();
   share.cores = static_cast<int>(member(value, "cores").as_integer());
-  share.quota = quota_from(member(value, "quota"));
+  share.quota = value.number_at("quota");
   share.ranks = static_cast<int>(member(value, "ranks").as_integer());
   return share;
 }

@@ -67,18 +67,13 @@ std::string to_json_line(const EvalMetrics& m) {
 
 namespace {
 
-std::optional<double> number_in(const JsonValue& json, const std::string& key) {
-  const JsonValue* const value = json.find(key);
-  return value != nullptr && value->is_number() ? std::optional(value->as_number()) : std::nullopt;
-}
-
 std::optional<ValidLoss> valid_loss_in(const JsonValue& json, const std::string& before) {
-  const std::optional<double> loss = number_in(json, before + "loss"), chosen = number_in(json, before + "rewards_chosen");
+  const std::optional<double> loss = json.number_at(before + "loss"), chosen = json.number_at(before + "rewards_chosen");
   if (!loss) return std::nullopt;
-  ValidLoss valid{*loss, number_in(json, before + "bits_per_byte"), number_in(json, before + "mean_token_accuracy")};
+  ValidLoss valid{*loss, json.number_at(before + "bits_per_byte"), json.number_at(before + "mean_token_accuracy")};
   if (chosen)
-    valid.rewards = {*chosen, number_in(json, before + "rewards_rejected").value_or(0),
-                     number_in(json, before + "accuracy").value_or(0)};
+    valid.rewards = {*chosen, json.number_at(before + "rewards_rejected").value_or(0),
+                     json.number_at(before + "accuracy").value_or(0)};
   return valid;
 }
 
@@ -86,12 +81,11 @@ std::optional<ValidLoss> valid_loss_in(const JsonValue& json, const std::string&
 
 std::optional<EvalMetrics> eval_metrics_from(const JsonValue& line) {
   const std::optional<ValidLoss> valid = valid_loss_in(line, "valid_");
-  const std::optional<double> step = number_in(line, "step");
+  const std::optional<double> step = line.number_at("step");
   if (!valid || !step) return std::nullopt;
   EvalMetrics metrics{std::llround(*step), *valid, {}};
-  if (const JsonValue* const sets = line.find("sets"); sets != nullptr && sets->is_object())
-    for (const JsonMember& set : sets->members())
-      if (const std::optional<ValidLoss> of_set = valid_loss_in(set.value, "")) metrics.sets.push_back({set.key, *of_set});
+  for (const JsonMember& set : line.members_at("sets"))
+    if (const std::optional<ValidLoss> of_set = valid_loss_in(set.value, "")) metrics.sets.push_back({set.key, *of_set});
   return metrics;
 }
 

@@ -34,11 +34,10 @@ JsonValue writer_facts(const RunPlan& plan) {
 
 // "4DP x 1PP x 2TP, zero1"; "" of another version's facts.
 std::string layout_in(const JsonValue& writer) {
-  const JsonValue* const layout = writer.find("saved_with");
   std::string texts[5];
   std::string_view keys[] = {"dp", "pp", "tp", "zero", "virtual_stages"};
   for (std::size_t i = 0; i < std::size(keys); ++i) {
-    const JsonValue* const value = layout == nullptr ? nullptr : layout->find(keys[i]);
+    const JsonValue* const value = writer.get("saved_with").find(keys[i]);
     if (value == nullptr) return "";
     texts[i] = on_one_line(value->is_string() ? value->as_string() : to_json_text(*value));
   }
