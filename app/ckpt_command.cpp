@@ -129,7 +129,7 @@ void print_state(const Manifest& manifest, std::ostream& out) {
     line("loss scale", fmt::format("{}, {} clean steps, {} overflows left", state.loss_scale, state.loss_scale_clean_steps,
                                    state.loss_scale_overflows_left));
   const auto list = [](const std::vector<std::int64_t>& values) {
-    return to_json_text(JsonValue::Array(values.begin(), values.end()));
+    return to_json_text(values);
   };
   if (state.blend_now.size() > 1)
     line("blend", fmt::format("{} taken, {} at position {}", list(state.blend_now), list(state.blend_taken), state.blend_start));
@@ -247,12 +247,12 @@ JsonValue to_json(StoredTensors& checkpoint) {
   for (std::size_t t = 0; t < manifest.tensors.size(); ++t) {
     const ManifestTensor& tensor = manifest.tensors[t];
     tensors.push_back(JsonValue::Object{{"name", tensor.name},
-                                        {"shape", JsonValue::Array(tensor.shape.begin(), tensor.shape.end())},
+                                        {"shape", tensor.shape},
                                         {"norm", tensor.base ? JsonValue() : JsonValue(weight_norm(checkpoint, t))}});
   }
   return JsonValue::Object{{"folder", checkpoint.folder()}, {"step", state.updates}, {"batches", state.batches},
                            {"skipped", state.skipped}, {"samples", state.samples}, {"tokens", state.tokens},
-                           {"best_valid_loss", state.best_valid_loss ? JsonValue(*state.best_valid_loss) : JsonValue()},
+                           {"best_valid_loss", state.best_valid_loss},
                            {"best_valid_step", state.best_valid_step}, {"content", content_text(manifest)},
                            {"base", manifest.base.empty() ? JsonValue() : JsonValue(manifest.base)},
                            {"files", std::ssize(manifest.files)}, {"bytes", total_bytes(manifest)},

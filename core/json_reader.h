@@ -43,6 +43,13 @@ class JsonValue {
   JsonValue(const char* value);
   JsonValue(Array items);
   JsonValue(Object members);
+  // Null where there is nothing; a list of the values.
+  template <class T>
+  JsonValue(const std::optional<T>& value) {
+    if (value) *this = JsonValue(*value);
+  }
+  template <class T>
+  JsonValue(const std::vector<T>& values) : value_(Array(values.begin(), values.end())) {}
 
   // kInteger: written without fraction and exponent, and within int64; every other number is kNumber.
   Kind kind() const { return large_integer() != nullptr ? Kind::kNumber : static_cast<Kind>(value_.index()); }

@@ -177,7 +177,7 @@ std::string to_text(const SafetensorsHeader& header, std::int64_t alignment) {
     end = entry.end;
     JsonValue::Object object;
     object.push_back({"dtype", safetensors_name(entry)});
-    object.push_back({"shape", JsonValue::Array(entry.shape.begin(), entry.shape.end())});
+    object.push_back({"shape", entry.shape});
     object.push_back({"data_offsets", JsonValue::Array{entry.begin, entry.end}});
     root.push_back({entry.name, std::move(object)});
   }

@@ -128,10 +128,7 @@ JsonValue tools_of(const JsonValue& row, std::string_view source) {
 }  // namespace
 
 JsonValue chat_message(std::string_view role, std::string_view content) {
-  JsonValue out;
-  out.set("role", role);
-  out.set("content", content);
-  return out;
+  return JsonValue::Object{{"role", role}, {"content", content}};
 }
 
 Conversation read_conversation(const JsonValue& row, std::string_view source) {

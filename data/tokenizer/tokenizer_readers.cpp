@@ -92,10 +92,9 @@ void add_named_tokens(const std::string& folder, const JsonValue& config, ChainP
     for (const AddedToken& token : named) names.insert(token.content);
     const JsonValue root = object_in(old_path);
     for (const JsonMember& member : root.members()) {
-      JsonValue item;
-      item.set("content", member.key);
-      item.set("special", names.contains(member.key));
-      item.set("normalized", !names.contains(member.key));
+      const bool is_special = names.contains(member.key);
+      const JsonValue item =
+          JsonValue::Object{{"content", member.key}, {"special", is_special}, {"normalized", !is_special}};
       tokens.push_back(read_added_token(item, &member.value, old_path));
     }
     std::ranges::stable_sort(tokens, {}, &AddedToken::id);

@@ -259,7 +259,7 @@ class Exporter {
       write_file(path, to_json_text(json, 2) + "\n");
     };
     write(kConfigName, ends.front());
-    write(kGenerationName, JsonValue(JsonValue::Array(ends.begin(), ends.end())));
+    write(kGenerationName, JsonValue(ends));
   }
 
   // `folder`: that training began with.

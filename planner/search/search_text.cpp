@@ -243,11 +243,11 @@ JsonValue to_json(const SearchResult& result) {
       {"model", result.model},
       {"parameters", result.parameters},
       {"cluster", result.cluster},
-      result.on_processors() ? JsonMember{"ranks", JsonValue::Array(result.ranks.begin(), result.ranks.end())}
+      result.on_processors() ? JsonMember{"ranks", result.ranks}
                              : JsonMember{"gpus", result.gpus},
       {"global_batch", result.global_batch},
       {"sequence", result.sequence},
-      {"held", JsonValue::Array(result.held.begin(), result.held.end())},
+      {"held", result.held},
       {"device_bytes", result.device_bytes},
       {"layouts", static_cast<std::int64_t>(result.layouts)},
       {"fitting", static_cast<std::int64_t>(result.fitting)},

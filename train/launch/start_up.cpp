@@ -31,8 +31,6 @@ const JsonValue& member(const JsonValue& object, std::string_view key) {
   return *value;
 }
 
-JsonValue or_null(const std::optional<double>& quota) { return quota ? JsonValue(*quota) : JsonValue{}; }
-
 // "ranks 0-3 (n1), 4-7 (n2)"
 std::string ranks_by_host(const std::vector<int>& ranks, const std::function<std::string(int)>& host_of) {
   std::vector<std::pair<std::string, std::vector<int>>> hosts;
@@ -124,7 +122,7 @@ std::string to_text(const StartUpFacts& facts) {
                                         {"device_why", facts.device_why},
                                         {"memory", facts.machine.bytes()},
                                         {"cores", number_ranges(facts.machine.cores.ids)},
-                                        {"core_quota", or_null(facts.machine.cores.quota)}});
+                                        {"core_quota", facts.machine.cores.quota}});
 }
 
 StartUpFacts start_up_facts_from(const std::string& text) {
@@ -208,7 +206,7 @@ namespace {
 
 std::string to_text(const CoreShare& share) {
   return to_json_text(
-      JsonValue::Object{{"node", share.node}, {"cores", share.cores}, {"quota", or_null(share.quota)}, {"ranks", share.ranks}});
+      JsonValue::Object{{"node", share.node}, {"cores", share.cores}, {"quota", share.quota}, {"ranks", share.ranks}});
 }
 
 CoreShare core_share_from(const std::string& text) {

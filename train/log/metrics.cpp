@@ -11,8 +11,6 @@
 namespace trident {
 namespace {
 
-JsonValue optional_number(const std::optional<double>& x) { return x ? JsonValue(*x) : JsonValue{}; }
-
 void add(JsonValue& json, const std::string& before, const std::optional<double>& token_accuracy,
          const std::optional<PairRewards>& rewards) {
   if (token_accuracy) json.set(before + "mean_token_accuracy", *token_accuracy);
@@ -26,7 +24,7 @@ void add(JsonValue& json, const std::string& before, const std::optional<double>
 void add(JsonValue& json, const std::string& before, const ValidLoss& valid) {
   json.set(before + "loss", valid.loss);
   json.set(before + "perplexity", valid.rewards ? JsonValue() : JsonValue(valid.perplexity()));
-  json.set(before + "bits_per_byte", optional_number(valid.bits_per_byte));
+  json.set(before + "bits_per_byte", valid.bits_per_byte);
   add(json, before, valid.token_accuracy, valid.rewards);
 }
 
@@ -39,14 +37,14 @@ std::string to_json_line(const StepMetrics& m) {
                                    {"loss", m.loss},
                                    {"grad_norm", m.grad_norm},
                                    {"lr", m.lr},
-                                   {"loss_scale", optional_number(m.loss_scale)},
+                                   {"loss_scale", m.loss_scale},
                                    {"tokens", m.tokens},
                                    {"step_ms", m.step_ms},
                                    {"tokens_per_s", m.tokens_per_s},
-                                   {"mfu", optional_number(m.mfu)},
+                                   {"mfu", m.mfu},
                                    {"peak_bytes", m.peak_bytes},
                                    {"comm_bytes", json_by_name<Axis>(m.comm_bytes)}});
-  if (m.masked_flops_share) line.set("mfu_masked", optional_number(m.computed_mfu()));
+  if (m.masked_flops_share) line.set("mfu_masked", m.computed_mfu());
   if (m.loss_tokens) line.set("loss_tokens", *m.loss_tokens);
   add(line, "", m.token_accuracy, m.rewards);
   return to_json_text(line);

@@ -22,13 +22,6 @@
 namespace trident {
 namespace {
 
-JsonValue stages_of(const RunPlan& plan) {
-  JsonValue::Array stages;
-  for (const std::vector<int>& units : plan.step_spec.units_of_stage)
-    stages.emplace_back(JsonValue::Array(units.begin(), units.end()));
-  return JsonValue(std::move(stages));
-}
-
 constexpr std::size_t kMostStarts = 1000;
 
 // The starts of run.json; none where it is not there or is not as runs write it.
@@ -236,7 +229,7 @@ void write_plan_file(const std::string& folder, const RunPlan& plan, const Arena
   out.set("zero", to_string(plan.zero.preset));
   out.set("param_gather", to_string(plan.zero.param_gather));
   out.set("grad_sync_every", plan.zero.grad_sync_every);
-  out.set("units_of_stage", stages_of(plan));
+  out.set("units_of_stage", plan.step_spec.units_of_stage);
   out.set("bubble_over_ideal", plan.predicted_bubble);
   out.set("step_comm_bytes", json_by_name<Axis>(bytes_sent));
   if (!step.is_null()) out.set("predicted_step", step);

@@ -23,13 +23,11 @@ namespace trident {
 namespace {
 
 JsonValue writer_facts(const RunPlan& plan) {
-  JsonValue facts;
-  facts.set("program", "trident");
-  facts.set("host", host_name());
   std::error_code ignored;
-  facts.set("working_dir", on_one_line(std::filesystem::current_path(ignored).string()));
-  facts.set("saved_with", layout_json(plan));
-  return facts;
+  return JsonValue::Object{{"program", "trident"},
+                           {"host", host_name()},
+                           {"working_dir", on_one_line(std::filesystem::current_path(ignored).string())},
+                           {"saved_with", layout_json(plan)}};
 }
 
 // "4DP x 1PP x 2TP, zero1"; "" of another version's facts.
