@@ -71,6 +71,7 @@ struct TrainingState {
   std::int64_t last_eval = -1;  // updates when validation data were last evaluated; -1: never
   bool operator==(const TrainingState&) const = default;
 };
+JsonValue to_json(const TrainingState& state);  // all of it
 
 struct Manifest {
   static constexpr int kVersion = 2;  // 1: without a base
