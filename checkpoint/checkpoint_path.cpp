@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
-#include <vector>
 
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/commit.h"

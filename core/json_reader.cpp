@@ -4,9 +4,7 @@
 #include <array>
 #include <cctype>
 #include <cmath>
-#include <cstdint>
 #include <cstdlib>
-#include <span>
 
 #include "core/at.h"
 #include "core/file_io.h"

@@ -10,7 +10,6 @@
 #include "core/printable.h"
 #include "report/assets.h"
 #include "report/markup.h"
-#include "report/plot.h"
 
 namespace trident {
 namespace {

@@ -4,13 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <ostream>
-#include <span>
 #include <string_view>
 
 #include "core/file_io.h"

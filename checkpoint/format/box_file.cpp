@@ -1,7 +1,6 @@
 #include "checkpoint/format/box_file.h"
 
 #include <charconv>
-#include <cstdint>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>

@@ -1,7 +1,6 @@
 #include "checkpoint/format/hf_index.h"
 
 #include <algorithm>
-#include <cstdint>
 
 #include "checkpoint/format/manifest.h"
 #include "core/check.h"

@@ -5,14 +5,11 @@
 #include <charconv>
 #include <cmath>
 #include <chrono>
-#include <cstdint>
 #include <limits>
 #include <span>
-#include <string_view>
 #include <unordered_set>
 
 #include "checkpoint/format/safetensors.h"
-#include "core/check.h"
 #include "core/function_ref.h"
 #include "core/json_scanner.h"
 
@@ -121,7 +118,7 @@ class ObjectReader {
     }
     return values;
   }
-  // Of counts, which may be as small as what they are where nothing is counted.
+  // A count may be as small as what it is where nothing is counted.
   void read(std::string_view key, std::int64_t& out) const { out = integer(key, out); }
   void read(std::string_view key, double& out) const { out = number(key); }
   void read(std::string_view key, std::vector<std::int64_t>& out) const { out = integers(key); }

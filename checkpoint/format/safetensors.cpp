@@ -3,15 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstdint>
 #include <cstring>
-#include <limits>
 #include <optional>
 
 #include "core/at.h"
 #include "core/check.h"
 #include "core/int_math.h"
-#include "core/json_reader.h"
 #include "core/json_scanner.h"
 
 namespace trident {

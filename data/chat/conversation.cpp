@@ -1,7 +1,6 @@
 #include "data/chat/conversation.h"
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 #include <utility>
 

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "core/check.h"

@@ -1,7 +1,6 @@
 #include "data/tokenizer/vocabulary_files.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstdint>
 #include <optional>

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <cstdint>
 #include <numbers>
 
 #include "core/counted.h"

@@ -1,7 +1,6 @@
 #include "infer/generate/generate_times.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
 #include <span>
 #include <utility>

@@ -1,6 +1,5 @@
 #include "infer/generate/prompt_file.h"
 
-#include <cstdint>
 #include <sstream>
 
 #include "core/file_io.h"

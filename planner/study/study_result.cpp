@@ -3,19 +3,15 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <initializer_list>
 #include <map>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include "core/at.h"
 #include "core/counted.h"
 #include "core/file_io.h"
 #include "core/number_text.h"
-#include "planner/price/step_price.h"
 #include "planner/study/study_keys.h"
 
 namespace trident {

@@ -1,7 +1,6 @@
 #include "train/config/option_check.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <span>

@@ -1,10 +1,7 @@
 #include "train/config/train_config.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <concepts>
-#include <cstdint>
 
 #include "core/counted.h"
 #include "core/file_io.h"

@@ -1,12 +1,7 @@
 #include "train/launch/failure_file.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <cstdlib>
-#include <span>
 #include <utility>
 
 #include "core/clock.h"

@@ -6,7 +6,6 @@
 
 #include "core/clock.h"
 #include "core/json_by_name.h"
-#include "core/json_reader.h"
 
 namespace trident {
 namespace {

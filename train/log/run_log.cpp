@@ -2,11 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
-#include <numeric>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "core/at.h"
 #include "core/clock.h"

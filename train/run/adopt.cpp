@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <set>
-#include <string_view>
 #include <utility>
 
 #include "checkpoint/checkpoint_folder.h"

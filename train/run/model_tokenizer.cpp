@@ -3,11 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <filesystem>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "checkpoint/checkpoint_path.h"
 #include "core/file_io.h"
@@ -15,7 +12,6 @@
 #include "core/shell_word.h"
 #include "data/dataset_files.h"
 #include "data/dataset_record.h"
-#include "train/config/stored_config.h"
 #include "train/run/adopt.h"
 #include "train/run/resume.h"
 

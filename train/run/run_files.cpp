@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include "core/clock.h"
 #include "core/file_io.h"

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdint>
 #include <filesystem>
 #include <iterator>
 #include <optional>
@@ -10,7 +9,6 @@
 #include <sstream>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
 #include "checkpoint/shard_boxes.h"
 #include "core/host_name.h"

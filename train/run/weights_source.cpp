@@ -5,10 +5,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <cstdlib>
-#include <span>
-#include <string_view>
 #include <utility>
 
 #include "checkpoint/box_copy.h"
