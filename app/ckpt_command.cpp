@@ -116,25 +116,24 @@ JsonValue row_of_other(const std::string& folder, const CheckpointEntry& entry) 
              entry.why);
 }
 
-void print_state(const Manifest& manifest, FunctionRef<void(std::string_view name, const std::string& value)> line) {
+void add_state(const Manifest& manifest, Table& facts) {
   const TrainingState& state = manifest.state;
+  const auto add = [&](const char* name, const std::string& value) { facts.rows.push_back({name, value}); };
   const std::string skipped =
       state.skipped == 0 ? "" : fmt::format(", {} skipped ({} in a row)", state.skipped, state.skipped_in_a_row);
-  line("updates", fmt::format("{} of {} batches{}", state.updates, state.batches, skipped));
-  line("samples", fmt::format("{}", state.samples));
-  line("tokens", fmt::format("{}", state.tokens));
+  add("updates", fmt::format("{} of {} batches{}", state.updates, state.batches, skipped));
+  add("samples", fmt::format("{}", state.samples));
+  add("tokens", fmt::format("{}", state.tokens));
   if (manifest.weights == DType::kF16)
-    line("loss scale", fmt::format("{}, {} clean steps, {} overflows left", state.loss_scale, state.loss_scale_clean_steps,
-                                   state.loss_scale_overflows_left));
-  const auto list = [](const std::vector<std::int64_t>& values) {
-    return to_json_text(JsonValue::Array(values.begin(), values.end()));
-  };
+    add("loss scale", fmt::format("{}, {} clean steps, {} overflows left", state.loss_scale, state.loss_scale_clean_steps,
+                                  state.loss_scale_overflows_left));
   if (state.blend_now.size() > 1)
-    line("blend", fmt::format("{} taken, {} at position {}", list(state.blend_now), list(state.blend_taken), state.blend_start));
+    add("blend", fmt::format("{} taken, {} at position {}", to_json_text(state.blend_now), to_json_text(state.blend_taken),
+                             state.blend_start));
   if (state.best_valid_loss)
-    line("best valid loss", fmt::format("{:.6g} at step {}, the lowest of steps that were saved", *state.best_valid_loss,
-                                        state.best_valid_step));
-  if (state.last_eval >= 0) line("last evaluation", fmt::format("at step {}", state.last_eval));
+    add("best valid loss", fmt::format("{:.6g} at step {}, the lowest of steps that were saved", *state.best_valid_loss,
+                                       state.best_valid_step));
+  if (state.last_eval >= 0) add("last evaluation", fmt::format("at step {}", state.last_eval));
 }
 
 // "program trident, host n1, ranks 4, ..."
@@ -245,12 +244,12 @@ JsonValue to_json(StoredTensors& checkpoint) {
   for (std::size_t t = 0; t < manifest.tensors.size(); ++t) {
     const ManifestTensor& tensor = manifest.tensors[t];
     tensors.push_back(JsonValue::Object{{"name", tensor.name},
-                                        {"shape", JsonValue::Array(tensor.shape.begin(), tensor.shape.end())},
+                                        {"shape", tensor.shape},
                                         {"norm", tensor.base ? JsonValue() : JsonValue(weight_norm(checkpoint, t))}});
   }
   return JsonValue::Object{{"folder", checkpoint.folder()}, {"step", state.updates}, {"batches", state.batches},
                            {"skipped", state.skipped}, {"samples", state.samples}, {"tokens", state.tokens},
-                           {"best_valid_loss", state.best_valid_loss ? JsonValue(*state.best_valid_loss) : JsonValue()},
+                           {"best_valid_loss", state.best_valid_loss},
                            {"best_valid_step", state.best_valid_step}, {"content", content_text(manifest)},
                            {"base", manifest.base.empty() ? JsonValue() : JsonValue(manifest.base)},
                            {"files", std::ssize(manifest.files)}, {"bytes", total_bytes(manifest)},
@@ -262,25 +261,26 @@ void ckpt_show(const std::string& path, bool as_json, const CommandContext& cont
   StoredTensors checkpoint(find_checkpoint(path));
   warn(checkpoint.lock_note(), context);
   const Manifest& manifest = checkpoint.manifest();
-  if (as_json) return void(context.out << to_json_text(to_json(checkpoint)) << '\n');
-  const auto line = [&](std::string_view name, const std::string& value) {
-    context.out << on_screen(fmt::format("  {:<16} {}\n", name, on_one_line(value)), context);
-  };
-  context.out << on_one_line(checkpoint.folder()) << '\n';
-  print_state(manifest, line);
+  std::ostream& out = context.out;
+  if (as_json) return void(out << to_json_text(to_json(checkpoint)) << '\n');
+  Table facts{"", {{"", true, 16}, {"", true}}, {}, 2, 1};
+  add_state(manifest, facts);
   if (const std::optional<TrainConfig> config = config_of(manifest)) {
     std::vector<std::string> data;
     for (const WeightedPath& file : config->data.train) data.push_back(file.path);
-    line("trained on", fmt::format("{}, batches of {} x {} tokens, learning rate {:g}", fmt::join(data, ", "), config->batch.global,
-                                   config->batch.sequence, config->optimizer.lr));
+    facts.rows.push_back({"trained on", fmt::format("{}, batches of {} x {} tokens, learning rate {:g}", fmt::join(data, ", "),
+                                                    config->batch.global, config->batch.sequence, config->optimizer.lr)});
   }
-  line("content", content_text(manifest) + base_text(manifest));
-  line("files", fmt::format("{}, {}", manifest.files.size(), bytes_text(total_bytes(manifest))));
-  line("written", utc_text(manifest.written_unix));
   JsonValue writer = manifest.writer;
   if (const std::string layout = saved_layout(manifest); !layout.empty()) writer.set("saved_with", layout);
-  line("written by", facts_text(writer));
-  context.out << fmt::format("{}: shape, dtype, norm\n", counted(std::ssize(manifest.tensors), "tensor"));
+  facts.rows.insert(facts.rows.end(),
+                    {{"content", content_text(manifest) + base_text(manifest)},
+                     {"files", fmt::format("{}, {}", manifest.files.size(), bytes_text(total_bytes(manifest)))},
+                     {"written", utc_text(manifest.written_unix)},
+                     {"written by", facts_text(writer)}});
+  for (std::vector<std::string>& row : facts.rows) row.back() = on_one_line(row.back());
+  out << on_one_line(checkpoint.folder()) << '\n' << to_text(facts, context.table_columns());
+  out << fmt::format("{}: shape, dtype, norm\n", counted(std::ssize(manifest.tensors), "tensor"));
   Table table{"", {{"", true}, {"", true}, {"", true}, {"", true}}, {}, 2};
   for (std::size_t t = 0; t < manifest.tensors.size(); ++t) {
     const ManifestTensor& tensor = manifest.tensors[t];
@@ -289,7 +289,7 @@ void ckpt_show(const std::string& path, bool as_json, const CommandContext& cont
     if (tensor.base) row.push_back("in the base");
     else row.insert(row.end(), {std::string(to_string(manifest.weights)), fmt::format("{:.6g}", weight_norm(checkpoint, t))});
   }
-  context.out << to_text(table, context.table_columns());
+  out << to_text(table, context.table_columns());
 }
 
 void ckpt_verify(const std::string& path, const CommandContext& context) {

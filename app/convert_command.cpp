@@ -3,7 +3,6 @@
 #include <charconv>
 #include <cstdint>
 #include <limits>
-#include <ostream>
 
 #include "app/command_line.h"
 #include "app/interruption.h"

@@ -218,7 +218,7 @@ JsonValue to_json(const Inspection& seen) {
   json.set("mean_document", summary.mean_length);
   json.set("smallest_id", summary.ids ? JsonValue(summary.ids->smallest) : JsonValue());
   json.set("largest_id", summary.ids ? JsonValue(summary.ids->largest) : JsonValue());
-  json.set("end_token", summary.end_token ? JsonValue(*summary.end_token) : JsonValue());
+  json.set("end_token", summary.end_token);
   json.set("documents_with_end_token", summary.documents_with_end_token);
   json.set("eod_at_ends", seen.tokenizer != nullptr ? JsonValue(summary.every_document_ends(dataset)) : JsonValue());
   if (seen.options.sequence > 0) json.set("samples", seen.num_samples());
@@ -237,8 +237,8 @@ JsonValue to_json(const Inspection& seen) {
     item.set("document", excerpt.document);
     item.set("tokens", excerpt.length);
     if (excerpt.counted) item.set("counted", *excerpt.counted);
-    item.set("ids", JsonValue::Array(excerpt.ids.begin(), excerpt.ids.end()));
-    if (excerpt.counted) item.set("counts", JsonValue::Array(excerpt.counts.begin(), excerpt.counts.end()));
+    item.set("ids", excerpt.ids);
+    if (excerpt.counted) item.set("counts", excerpt.counts);
     if (excerpt.text) item.set("text", *excerpt.text);
     excerpts.push_back(std::move(item));
   }

@@ -5,12 +5,10 @@
 #include <string_view>
 #include <vector>
 
-#include "core/json_reader.h"
 #include "core/shell_word.h"
 #include "import/foreign_input.h"
 #include "train/config/foreign_answers.h"
 #include "train/config/option_check.h"
-#include "train/config/option_docs.h"
 #include "train/config/option_table.h"
 #include "train/config/option_values.h"
 

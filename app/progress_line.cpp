@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <cmath>
-#include <cstdint>
 #include <ostream>
 #include <utility>
 

@@ -1,7 +1,6 @@
 // trident train --config FILE [--import FILE ...] [--set path=value ...] [--print-config[=origins]]
 #include <unistd.h>
 
-#include <algorithm>
 #include <array>
 #include <csignal>
 #include <ostream>

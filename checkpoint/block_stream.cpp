@@ -1,7 +1,6 @@
 #include "checkpoint/block_stream.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
 #include <utility>
 

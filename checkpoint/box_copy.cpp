@@ -1,9 +1,7 @@
 #include "checkpoint/box_copy.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
-#include <optional>
 
 #include "core/bf16.h"
 #include "core/check.h"

@@ -1,7 +1,6 @@
 #include "checkpoint/box_reader.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
 #include <utility>
 

@@ -1,7 +1,6 @@
 // Whether a checkpoint is whole, down to its last byte.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <string>
 #include <vector>

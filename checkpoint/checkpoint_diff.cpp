@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <cstring>
 #include <unordered_map>
 #include <utility>
@@ -136,37 +135,18 @@ std::vector<KindPair> kinds_to_compare(const StoredTensors& a, const StoredTenso
 }
 
 void compare_states(const TrainingState& a, const TrainingState& b, CheckpointDifference* result) {
-  const auto difference = [](std::string_view name, const JsonValue& of_a, const JsonValue& of_b) {
-    return of_a == of_b ? std::nullopt : std::optional(fmt::format("{}: {} and {}", name, to_json_text(of_a), to_json_text(of_b)));
+  const JsonValue of_a = to_json(a), of_b = to_json(b);
+  const auto compare = [&](const char* name, std::vector<std::string>& lines, std::string_view more) {
+    const JsonValue &in_a = of_a.get(name), &in_b = of_b.get(name);
+    if (in_a != in_b) lines.push_back(fmt::format("{}: {} and {}{}", name, to_json_text(in_a), to_json_text(in_b), more));
   };
-  const auto compare = [&](std::string_view name, const JsonValue& of_a, const JsonValue& of_b) {
-    if (auto text = difference(name, of_a, of_b)) result->state.push_back(*std::move(text));
-  };
-  const auto list = [](const std::vector<std::int64_t>& values) {
-    return JsonValue(JsonValue::Array(values.begin(), values.end()));
-  };
-  const auto loss = [](const std::optional<double>& value) { return value ? JsonValue(*value) : JsonValue(); };
-  compare("updates", JsonValue(a.updates), JsonValue(b.updates));
-  compare("position", JsonValue(a.position), JsonValue(b.position));
-  compare("batches", JsonValue(a.batches), JsonValue(b.batches));
-  compare("skipped", JsonValue(a.skipped), JsonValue(b.skipped));
-  compare("skipped_in_a_row", JsonValue(a.skipped_in_a_row), JsonValue(b.skipped_in_a_row));
-  compare("samples", JsonValue(a.samples), JsonValue(b.samples));
-  compare("tokens", JsonValue(a.tokens), JsonValue(b.tokens));
-  compare("loss_scale", JsonValue(a.loss_scale), JsonValue(b.loss_scale));
-  compare("loss_scale_clean_steps", JsonValue(a.loss_scale_clean_steps), JsonValue(b.loss_scale_clean_steps));
-  compare("loss_scale_overflows_left", JsonValue(a.loss_scale_overflows_left), JsonValue(b.loss_scale_overflows_left));
-  compare("blend_start", JsonValue(a.blend_start), JsonValue(b.blend_start));
-  compare("blend_taken", list(a.blend_taken), list(b.blend_taken));
-  compare("blend_now", list(a.blend_now), list(b.blend_now));
-  compare("last_eval", JsonValue(a.last_eval), JsonValue(b.last_eval));
+  for (const char* name : {"updates", "position", "batches", "skipped", "skipped_in_a_row", "samples", "tokens", "loss_scale",
+                           "loss_scale_clean_steps", "loss_scale_overflows_left", "blend_start", "blend_taken", "blend_now",
+                           "last_eval"})
+    compare(name, result->state, "");
   // A slow or full disk leaves saves out, and with them values that were better.
-  const auto note = [&](std::string_view name, const JsonValue& of_a, const JsonValue& of_b) {
-    if (const auto text = difference(name, of_a, of_b))
-      result->notes.push_back(*text + ", of the steps that each run saved: not counted");
-  };
-  note("best_valid_loss", loss(a.best_valid_loss), loss(b.best_valid_loss));
-  note("best_valid_step", JsonValue(a.best_valid_step), JsonValue(b.best_valid_step));
+  for (const char* name : {"best_valid_loss", "best_valid_step"})
+    compare(name, result->notes, ", of the steps that each run saved: not counted");
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "checkpoint/checkpoint_index.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <utility>
 
 #include "checkpoint/box_copy.h"

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <filesystem>
-#include <vector>
 
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/commit.h"
@@ -20,21 +19,13 @@ bool has_checkpoints(const std::string& folder) {
   return is_there(folder + "/" + std::string(kManifestName)) || !checkpoint_steps(folder).empty();
 }
 
-std::string dir_in(const JsonValue& config, std::string_view block_name) {
-  const JsonValue* const block = config.find(block_name);
-  const JsonValue* const dir = block == nullptr ? nullptr : block->find("dir");
-  return dir != nullptr && dir->is_string() ? dir->as_string() : "";
-}
-
 // The folder in which the latest start in a run's folder worked; "" where nothing says it.
 std::string working_dir_in(const std::string& run_dir) {
   try {
     if (!file_exists(run_dir + "/run.json")) return "";
     const JsonValue run = read_json_file(run_dir + "/run.json", {.max_bytes = 64 << 20, .blame = ExitCode::kData});
-    const JsonValue* const starts = run.find("starts");
-    if (starts == nullptr || !starts->is_array() || starts->items().empty()) return "";
-    const JsonValue* const dir = starts->items().back().find("working_dir");
-    return dir != nullptr && dir->is_string() ? dir->as_string() : "";
+    const JsonValue::Array& starts = run.items_at("starts");
+    return starts.empty() ? "" : starts.back().text_at("working_dir");
   } catch (const Error&) {
     return "";
   }
@@ -46,9 +37,9 @@ std::vector<std::string> checkpoint_dirs_of_run(const std::string& run_dir) {
   if (!file_exists(path)) return {};
   try {
     const JsonValue config = read_json_file(path);
-    const std::string checkpoints = dir_in(config, "checkpoint");
+    const std::string checkpoints = config.get("checkpoint").text_at("dir");
     if (checkpoints.empty()) return {};
-    return places_of(checkpoints, {dir_in(config, "run"), run_dir, working_dir_in(run_dir)});
+    return places_of(checkpoints, {config.get("run").text_at("dir"), run_dir, working_dir_in(run_dir)});
   } catch (const Error&) {
     return {};
   }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstdint>
 
 #include "checkpoint/box_copy.h"
 #include "core/at.h"

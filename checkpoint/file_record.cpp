@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <cstdlib>
 #include <map>
 #include <string>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "core/at.h"
 #include "core/check.h"

@@ -1,15 +1,10 @@
 #include "checkpoint/hf_folder.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <map>
 #include <optional>
 #include <unordered_set>
-#include <utility>
 
-#include "checkpoint/format/hf_index.h"
 #include "checkpoint/format/safetensors.h"
-#include "core/check.h"
 #include "core/fnv1a.h"
 #include "core/printable.h"
 

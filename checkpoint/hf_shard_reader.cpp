@@ -1,9 +1,6 @@
 #include "checkpoint/hf_shard_reader.h"
 
-#include <algorithm>
-#include <cstdint>
 #include <cstring>
-#include <utility>
 
 #include "checkpoint/content_hash.h"
 #include "checkpoint/format/safetensors.h"

@@ -1,9 +1,7 @@
 #include "checkpoint/keep_checkpoints.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <filesystem>
-#include <optional>
 #include <system_error>
 
 #include "checkpoint/checkpoint_folder.h"

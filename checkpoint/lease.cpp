@@ -14,7 +14,6 @@
 #include <climits>
 #include <condition_variable>
 #include <csignal>
-#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cstdint>
 #include <set>
 #include <utility>
 #include <vector>
@@ -11,7 +10,6 @@
 #include "core/adapter_spec.h"
 #include "core/check.h"
 #include "core/file_io.h"
-#include "core/json_reader.h"
 #include "model/config/hf_tensors.h"
 
 namespace trident {

@@ -1,7 +1,6 @@
 #include "checkpoint/save_plan.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
 #include <map>
 #include <utility>

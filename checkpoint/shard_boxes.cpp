@@ -1,8 +1,6 @@
 #include "checkpoint/shard_boxes.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <utility>
 
 namespace trident {
 

@@ -1,16 +1,12 @@
 #include "checkpoint/shard_reader.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <optional>
-#include <utility>
 
-#include "checkpoint/box_copy.h"
 #include "checkpoint/content_hash.h"
 #include "checkpoint/file_record.h"
 #include "checkpoint/save_plan.h"
 #include "core/at.h"
-#include "core/check.h"
 
 namespace trident {
 namespace {

@@ -3,11 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <fstream>
 #include <limits>
-#include <optional>
-#include <utility>
 #include <vector>
 
 namespace trident {

@@ -1,9 +1,7 @@
 #include "core/exact_sum.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
-#include <cstdint>
 #include <limits>
 
 namespace trident {

@@ -2,18 +2,15 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdint>
 #include <cstring>
 #include <filesystem>
 #include <iterator>
 #include <system_error>
 #include <utility>
 
-#include "core/check.h"
 #include "core/file_descriptor.h"
 
 namespace trident {

@@ -9,11 +9,9 @@
 #include <chrono>
 #include <cstring>
 #include <thread>
-#include <utility>
 
 #include "core/check.h"
 #include "core/clock.h"
-#include "core/file_descriptor.h"
 
 namespace trident {
 namespace {

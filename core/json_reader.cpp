@@ -4,9 +4,7 @@
 #include <array>
 #include <cctype>
 #include <cmath>
-#include <cstdint>
 #include <cstdlib>
-#include <span>
 
 #include "core/at.h"
 #include "core/file_io.h"
@@ -174,6 +172,32 @@ const JsonValue* JsonValue::find(std::string_view key) const {
 }
 
 JsonValue* JsonValue::find(std::string_view key) { return const_cast<JsonValue*>(std::as_const(*this).find(key)); }
+
+const JsonValue& JsonValue::get(std::string_view key) const {
+  static const JsonValue null;
+  const JsonValue* const found = find(key);
+  return found == nullptr ? null : *found;
+}
+
+std::string JsonValue::text_at(std::string_view key) const { return get(key).is_string() ? get(key).as_string() : ""; }
+
+std::optional<std::int64_t> JsonValue::integer_at(std::string_view key) const {
+  return get(key).is_integer() ? std::optional(get(key).as_integer()) : std::nullopt;
+}
+
+std::optional<double> JsonValue::number_at(std::string_view key) const {
+  return get(key).is_number() ? std::optional(get(key).as_number()) : std::nullopt;
+}
+
+const JsonValue::Array& JsonValue::items_at(std::string_view key) const {
+  static const Array none;
+  return get(key).is_array() ? get(key).items() : none;
+}
+
+const JsonValue::Object& JsonValue::members_at(std::string_view key) const {
+  static const Object none;
+  return get(key).is_object() ? get(key).members() : none;
+}
 
 void JsonValue::set(std::string_view key, JsonValue value) {
   if (is_null()) value_ = Object{};

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -42,6 +43,13 @@ class JsonValue {
   JsonValue(const char* value);
   JsonValue(Array items);
   JsonValue(Object members);
+  // Null where there is nothing; a list of the values.
+  template <class T>
+  JsonValue(const std::optional<T>& value) {
+    if (value) *this = JsonValue(*value);
+  }
+  template <class T>
+  JsonValue(const std::vector<T>& values) : value_(Array(values.begin(), values.end())) {}
 
   // kInteger: written without fraction and exponent, and within int64; every other number is kNumber.
   Kind kind() const { return large_integer() != nullptr ? Kind::kNumber : static_cast<Kind>(value_.index()); }
@@ -66,6 +74,14 @@ class JsonValue {
   // The member's value, or nullptr: absent, or this is no object.
   const JsonValue* find(std::string_view key) const;
   JsonValue* find(std::string_view key);
+  // The member's value, or null; and what it holds where it is of that kind. Files that people change have members of others, which
+  // count as absent: "", nothing, or an empty list.
+  const JsonValue& get(std::string_view key) const;
+  std::string text_at(std::string_view key) const;
+  std::optional<std::int64_t> integer_at(std::string_view key) const;
+  std::optional<double> number_at(std::string_view key) const;
+  const Array& items_at(std::string_view key) const;
+  const Object& members_at(std::string_view key) const;
   // Replaces or appends a member; a null becomes an object first.
   void set(std::string_view key, JsonValue value);
 

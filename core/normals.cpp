@@ -2,8 +2,6 @@
 
 #include <bit>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <numbers>
 
 namespace trident {

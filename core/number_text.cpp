@@ -2,11 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cmath>
 #include <ctime>
 #include <cstddef>
-#include <cstdint>
 #include <string_view>
 #include <utility>
 

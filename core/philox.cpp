@@ -1,7 +1,5 @@
 #include "core/philox.h"
 
-#include <cstdint>
-
 #include "core/fnv1a.h"
 
 namespace trident {

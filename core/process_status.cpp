@@ -2,7 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <cstdint>
 #include <fstream>
 #include <sstream>
 #include <string>

@@ -13,10 +13,4 @@ ZeroPolicy policy_of(ZeroPreset preset) {
   return {};
 }
 
-std::optional<ZeroPreset> parse_zero_preset(std::string_view text) {
-  if (text == "SHARD_GRAD_OP") return ZeroPreset::kShardGradOp;
-  if (text == "FULL_SHARD") return ZeroPreset::kZero3;
-  return parse_name<ZeroPreset>(text);
-}
-
 }  // namespace trident

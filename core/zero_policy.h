@@ -5,7 +5,6 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 #include "core/named_enum.h"
@@ -38,8 +37,5 @@ struct ZeroPolicy {
 // The policy a preset stands for: ddp, zero1: sync once, resident; zero2: sync every micro-batch, resident;
 // shard_grad_op: zero2 with per_micro_batch gathers; zero3: zero2 with per_use gathers.
 ZeroPolicy policy_of(ZeroPreset preset);
-
-// As parse_name(), and by FSDP's names SHARD_GRAD_OP and FULL_SHARD.
-std::optional<ZeroPreset> parse_zero_preset(std::string_view text);
 
 }  // namespace trident

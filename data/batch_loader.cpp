@@ -1,7 +1,6 @@
 #include "data/batch_loader.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <utility>
 
 #include "core/check.h"

@@ -1,7 +1,6 @@
 #include "data/block_reader.h"
 
 #include <algorithm>
-#include <cstdint>
 
 namespace trident {
 

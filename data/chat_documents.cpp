@@ -1,9 +1,7 @@
 #include "data/chat_documents.h"
 
 #include <algorithm>
-#include <array>
 #include <cstddef>
-#include <cstdint>
 #include <span>
 #include <string_view>
 

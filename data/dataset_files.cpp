@@ -1,8 +1,5 @@
 #include "data/dataset_files.h"
 
-#include <array>
-#include <vector>
-
 #include "core/check.h"
 #include "core/file_io.h"
 #include "core/shell_word.h"

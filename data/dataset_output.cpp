@@ -1,7 +1,6 @@
 #include "data/dataset_output.h"
 
 #include <chrono>
-#include <optional>
 #include <ranges>
 #include <thread>
 #include <utility>

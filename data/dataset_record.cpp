@@ -3,7 +3,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -129,12 +128,7 @@ void refuse_other_counts(const std::string& record, const DatasetCounts& recorde
                                   says, what, idx_path(dataset.prefix()), has, kRemedy));
 }
 
-JsonValue to_json(const SampledFile& file) {
-  JsonValue json;
-  json.set("bytes", file.bytes);
-  json.set("sampled_hash", file.hash);
-  return json;
-}
+JsonValue to_json(const SampledFile& file) { return JsonValue::Object{{"bytes", file.bytes}, {"sampled_hash", file.hash}}; }
 
 }  // namespace
 
@@ -286,12 +280,8 @@ JsonValue to_json(const DatasetRecord& record) {
   json.set("num_sources", record.origin.num_sources);
   json.set("source_bytes", record.origin.source_bytes);
   JsonValue::Array sources;
-  for (const RecordedSource& source : record.origin.sources) {
-    JsonValue item;
-    item.set("name", source.name);
-    item.set("bytes", source.bytes);
-    sources.push_back(std::move(item));
-  }
+  for (const RecordedSource& source : record.origin.sources)
+    sources.push_back(JsonValue::Object{{"name", source.name}, {"bytes", source.bytes}});
   json.set("sources", std::move(sources));
   return json;
 }

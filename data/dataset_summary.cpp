@@ -1,7 +1,6 @@
 #include "data/dataset_summary.h"
 
 #include <algorithm>
-#include <cstdint>
 
 namespace trident {
 

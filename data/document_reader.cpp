@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdint>
 #include <new>
-#include <string_view>
 #include <utility>
 
-#include "core/check.h"
 #include "core/json_reader.h"
 #include "core/json_scanner.h"
 

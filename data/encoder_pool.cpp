@@ -1,6 +1,5 @@
 #include "data/encoder_pool.h"
 
-#include <cstdint>
 #include <iterator>
 #include <system_error>
 #include <utility>

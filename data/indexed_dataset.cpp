@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstdint>
 #include <cstring>
 #include <initializer_list>
 #include <limits>
-#include <optional>
 #include <utility>
 
 #include "core/check.h"

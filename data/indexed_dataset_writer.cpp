@@ -1,6 +1,5 @@
 #include "data/indexed_dataset_writer.h"
 
-#include <cstdint>
 #include <limits>
 
 #include "core/check.h"

@@ -1,14 +1,11 @@
 #include "data/input_file.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdint>
 #include <filesystem>
 #include <iterator>
 #include <map>
 #include <span>
 #include <sstream>
-#include <string_view>
 #include <system_error>
 
 #include "core/check.h"

@@ -1,11 +1,9 @@
 #include "data/line_reader.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
 #include <new>
 #include <span>
-#include <utility>
 
 #include "core/check.h"
 

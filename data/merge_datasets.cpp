@@ -1,7 +1,6 @@
 #include "data/merge_datasets.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <filesystem>
 #include <system_error>
 

@@ -3,13 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <numeric>
 
 #include "core/check.h"
 #include "core/counted.h"
 #include "core/shell_word.h"
-#include "data/sample_order.h"
 
 namespace trident {
 

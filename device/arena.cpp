@@ -1,9 +1,7 @@
 #include "device/arena.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
-#include <cstdint>
 #include <utility>
 
 #include "core/int_math.h"

@@ -1,7 +1,6 @@
 #include "device/gpu_workspaces.h"
 
 #include <algorithm>
-#include <cstdint>
 
 #include "core/int_math.h"
 

@@ -1,9 +1,7 @@
 #include "device/operations.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <initializer_list>
-#include <string_view>
 
 #include "core/check.h"
 

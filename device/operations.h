@@ -33,8 +33,7 @@ struct EmbeddingForward {
     f(reads("tokens", tokens, {DType::kI32, tokens.num_elements()}));
     f(writes("out", out, {table.dtype(), tokens.num_elements() * row_extent(table).width}));
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     const RowExtent t = row_extent(table);
     k.embedding_forward(row_type(out.dtype()), out.data(), tokens.as<std::int32_t>(), table.data(), tokens.num_elements(), t.width,
                         first_row, t.rows);
@@ -53,8 +52,7 @@ struct EmbeddingBackward {
     f(updates("d_table", d_table, {DType::kF32, d_table.num_elements()}).moving(2 * d_out.num_bytes()));
     f(reads("d_out", d_out, {d_out.dtype(), tokens.num_elements() * row_extent(d_table).width}));
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     const RowExtent t = row_extent(d_table);
     k.embedding_backward(row_type(d_out.dtype()), d_table.as<float>(), d_out.data(), tokens.as<std::int32_t>(),
                          tokens.num_elements(), t.width, first_row, t.rows);
@@ -87,8 +85,7 @@ struct CrossEntropyStats {
     f(writes("target_logit", target_logit, {DType::kF32, rows}));
     f(reads("targets", targets, {DType::kI32, rows}));
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     const RowExtent e = row_extent(logits);
     k.cross_entropy_stats(row_type(logits.dtype()), row_max.as<float>(), sum_exp.as<float>(), target_logit.as<float>(),
                           logits.data(), targets.as<std::int32_t>(), e.rows,
@@ -113,8 +110,7 @@ struct CrossEntropyRescale {
     f(reads("row_max", row_max, {DType::kF32, rows}));
     f(reads("targets", targets, {DType::kI32, rows}));
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     k.cross_entropy_rescale(sum_exp.as<float>(), target_logit.as<float>(), shard_max.as<float>(), row_max.as<float>(),
                             targets.as<std::int32_t>(), targets.num_elements(), VocabularyShard{columns, first_column, vocabulary});
   }
@@ -137,8 +133,7 @@ struct CrossEntropyLoss {
     f(reads("targets", targets, {DType::kI32, rows}));
     if (weights.data() != nullptr) f(reads("weights", weights, {DType::kF32, rows}));
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     k.cross_entropy_loss(loss.as<double>(), row_losses.data() == nullptr ? nullptr : row_losses.as<float>(), sum_exp.as<float>(),
                          target_logit.as<float>(), targets.as<std::int32_t>(), targets.num_elements(),
                          row_weights(weights));
@@ -164,8 +159,7 @@ struct CrossEntropyBackward {
     f(reads("targets", targets, {DType::kI32, rows}));
     if (weights.data() != nullptr) f(reads("weights", weights, {DType::kF32, rows}));
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     const RowExtent e = row_extent(logits);
     k.cross_entropy_backward(row_type(logits.dtype()), logits.data(), row_max.as<float>(), sum_exp.as<float>(),
                              targets.as<std::int32_t>(), e.rows,
@@ -196,8 +190,7 @@ struct CrossEntropyGradient {
     f(reads("targets", targets, {DType::kI32, rows}));
     if (weights.data() != nullptr) f(reads("weights", weights, {DType::kF32, rows}));
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     const RowExtent e = row_extent(logits);
     k.cross_entropy_gradient(row_type(logits.dtype()), logits.data(), sum_exp.as<float>(), target_logit.as<float>(),
                              targets.as<std::int32_t>(), e.rows, VocabularyShard{e.width, 0, vocabulary, softcap}, scale,
@@ -218,8 +211,7 @@ struct AddBias {
     f(reads("bias", bias, {x.dtype(), row_extent(x).width}));
     if (residual.data() != nullptr) f(reads("residual", residual, like(x)));
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     const RowExtent e = row_extent(x);
     if (residual.data() != nullptr)
       return k.add_bias_residual(row_type(x.dtype()), x.data(), bias.data(), residual.data(), e.rows, e.width);
@@ -240,8 +232,7 @@ struct SumRows {
     if (times.data() != nullptr) f(reads("times", times, like(x)));
     f(results_in("out", out, {DType::kF32, row_extent(x).width}, accumulate));
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     const RowExtent e = row_extent(x);
     k.sum_rows(row_type(x.dtype()), out.as<float>(), x.data(), times.data(), e.rows, e.width, accumulate);
   }
@@ -260,8 +251,7 @@ struct ScaleColumns {
     f(reads("x", x));
     f(reads("factor", factor, {DType::kF32, row_extent(x).width}));
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     const RowExtent e = row_extent(x);
     k.scale_columns(row_type(x.dtype()), out.data(), x.data(), factor.as<float>(), shift, e.rows, e.width, accumulate);
   }
@@ -278,8 +268,7 @@ struct Add {
     f(reads("b", b, like(a)));
     f(writes("out", out, like(a)));
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     k.add(row_type(a.dtype()), out.data(), a.data(), b.data(), a.num_elements());
   }
 };
@@ -294,8 +283,7 @@ struct AccumulateInto {
     f(reads("x", x, {DType::kF32, x.num_elements()}));
     f(updates("out", out, like(x)));
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     k.accumulate(out.as<float>(), x.as<float>(), x.num_elements());
   }
 };
@@ -313,8 +301,7 @@ struct Dropout {
     f(reads("x", x));
     f(reads("samples", samples, {DType::kI64, x.shape()[1]}));
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     const Shape& s = x.shape();
     k.dropout(row_type(x.dtype()), out.data(), x.data(), samples.as<std::int64_t>(), s[0], s[1], s[2], spec);
   }
@@ -334,8 +321,7 @@ struct Convert {
     f(reads("x", x, {x.dtype(), out.num_elements()}));
     f(writes("out", out));
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     k.convert(row_type(out.dtype()), out.data(), row_type(x.dtype()), x.data(), x.num_elements());
   }
 };
@@ -345,8 +331,7 @@ struct FillZero {
   TensorView out;
 
   void fields(FieldVisitor f) const { f(writes("out", out)); }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     k.fill_zero(out.data(), out.num_bytes());
   }
 };
@@ -363,8 +348,7 @@ struct SumSquares {
     f(reads("x", x, {DType::kF32, x.num_elements()}));
     f(writes("out", out, {DType::kF64, ceil_div(x.num_elements(), kBlock)}));
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     k.sum_squares(out.as<double>(), x.as<float>(), x.num_elements());
   }
 };
@@ -380,8 +364,7 @@ struct AddExact {
     f(updates("limbs", limbs, {DType::kI64, ExactSum::kLimbs}));
     f(reads("x", x, {DType::kF64, x.num_elements()}));
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     k.add_exact(limbs.as<std::int64_t>(), x.as<double>(), x.num_elements());
   }
 };
@@ -408,8 +391,7 @@ struct Update {
     for (std::size_t i = 0; i < states.size(); ++i) f(updates(kStateNames[i], states[i], values));
     f(reads("grad", grad, values));
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     UpdateStates pointers;
     for (std::size_t i = 0; i < states.size(); ++i) pointers.of[i] = states[i].as<float>();
     k.update(rule, row_type(param.dtype()), param.data(), master.as<float>(), pointers, grad.as<float>(), master.num_elements(),

@@ -137,8 +137,7 @@ struct SplitHeads {
     f(reads("rows", rows).moving(heads.num_bytes()));
     if (rotation.turns()) rotation.fields(f, heads.shape());
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     const Shape& h = heads.shape();
     if (rotation.turns())
       return k.split_rotated_heads(row_type(heads.dtype()), heads.data(), rows.data(), h[0], h[1], h[2], h[3], rows.shape()[2],
@@ -162,8 +161,7 @@ struct MergeHeads {
     f(reads("heads", heads));
     if (rotation.turns()) rotation.fields(f, heads.shape());
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     const Shape& h = heads.shape();
     if (rotation.turns())
       return k.merge_rotated_heads(row_type(heads.dtype()), rows.data(), heads.data(), h[0], h[1], h[2], h[3], rows.shape()[2],
@@ -185,8 +183,7 @@ struct Rope {
     f(updates("x", x));
     rotation.fields(f, x.shape());
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     const Shape& s = x.shape();
     k.rope(row_type(x.dtype()), x.data(), rotation.cos.as<float>(), rotation.sin.as<float>(), rotation.position.as<std::int32_t>(),
            s[0], s[1], s[2], s[3], rotation.pairs(), inverse);
@@ -205,8 +202,7 @@ struct SwigluForward {
     f(writes("out", out));
     f(reads("gate_up", gate_up, {out.dtype(), 2 * out.num_elements()}));
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     const RowExtent e = row_extent(out);
     k.swiglu_forward(row_type(out.dtype()), out.data(), gate_up.data(), e.rows, e.width);
   }
@@ -223,8 +219,7 @@ struct SwigluBackward {
     f(reads("gate_up", gate_up, {d_out.dtype(), 2 * d_out.num_elements()}));
     f(writes("d_gate_up", d_gate_up, like(gate_up)));
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     const RowExtent e = row_extent(d_out);
     k.swiglu_backward(row_type(d_out.dtype()), d_gate_up.data(), d_out.data(), gate_up.data(), e.rows, e.width);
   }
@@ -240,8 +235,7 @@ struct GeluForward {
     f(writes("out", out, like(x)));
     f(reads("x", x));
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     k.gelu_forward(row_type(x.dtype()), out.data(), x.data(), x.num_elements());
   }
 };
@@ -257,8 +251,7 @@ struct BiasGelu {
     f(updates("x", x));
     f(reads("bias", bias, {x.dtype(), row_extent(x).width}));
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     const RowExtent e = row_extent(x);
     k.bias_gelu(row_type(x.dtype()), out.data(), x.data(), bias.data(), e.rows, e.width);
   }
@@ -275,8 +268,7 @@ struct GeluBackward {
     f(updates("d_out", d_out, like(x)));
     f(reads("x", x));
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     k.gelu_backward(row_type(x.dtype()), d_x.data(), d_out.data(), x.data(), x.num_elements());
   }
 };
@@ -293,8 +285,7 @@ struct ClipForward {
     f(writes("out", out, like(x)));
     f(reads("x", x));
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     k.clip_forward(row_type(x.dtype()), out.data(), x.data(), x.num_elements(), limit);
   }
 };
@@ -311,8 +302,7 @@ struct ClipBackward {
     f(reads("d_out", d_out, like(x)));
     f(reads("x", x));
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     k.clip_backward(row_type(x.dtype()), d_x.data(), d_out.data(), x.data(), x.num_elements(), limit);
   }
 };

@@ -61,8 +61,7 @@ struct NormGradients {
 struct RmsNormForward : NormedRows {
   static constexpr OperationName kName{"rms_norm_forward", WorkKind::kRows};
 
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     const RowExtent e = extent();
     if (summands.any())
       return k.residual_rms_norm(row_type(x.dtype()), y.data(), rstd.as<float>(), sum.data(), summands.bias_data(),
@@ -75,8 +74,7 @@ struct RmsNormForward : NormedRows {
 struct RmsNormBackward : NormGradients {
   static constexpr OperationName kName{"rms_norm_backward", WorkKind::kRows};
 
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     const RowExtent e = extent();
     k.rms_norm_backward(row_type(x.dtype()), d_x.data(), d_weight.as<float>(), d_y.data(), x.data(), weight.data(),
                         rstd.as<float>(), e.rows, e.width, accumulate_x, accumulate_weight);
@@ -96,8 +94,7 @@ struct RmsNormSquares {
     f(writes("squares", squares, {DType::kF32, row_extent(x).rows}));
     f(reads("x", x));
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     const RowExtent e = row_extent(x);
     k.rms_norm_squares(row_type(x.dtype()), squares.as<float>(), x.data(), e.rows, e.width);
   }
@@ -113,8 +110,7 @@ struct RmsNormApply : NormedRows {
     NormedRows::fields(f);
     f(reads("squares", squares, {DType::kF32, extent().rows}));
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     const RowExtent e = extent();
     k.rms_norm_apply(row_type(x.dtype()), y.data(), rstd.as<float>(), x.data(), weight.data(), squares.as<float>(), e.rows,
                      e.width, total, eps);
@@ -134,8 +130,7 @@ struct RmsNormDots {
     f(reads("x", x));
     f(reads("weight", weight, {x.dtype(), e.width}));
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     const RowExtent e = row_extent(x);
     k.rms_norm_dots(row_type(x.dtype()), dots.as<float>(), d_y.data(), x.data(), weight.data(), e.rows, e.width);
   }
@@ -151,8 +146,7 @@ struct RmsNormApplyBackward : NormGradients {
     NormGradients::fields(f);
     f(reads("dots", dots, {DType::kF32, extent().rows}));
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     const RowExtent e = extent();
     k.rms_norm_apply_backward(row_type(x.dtype()), d_x.data(), d_weight.as<float>(), d_y.data(), x.data(), weight.data(),
                               rstd.as<float>(), dots.as<float>(), e.rows, e.width, total, accumulate_x, accumulate_weight);
@@ -170,8 +164,7 @@ struct LayerNormForward : NormedRows {
     f(writes("mean", mean, {DType::kF32, extent().rows}));
     f(reads("bias", bias, {x.dtype(), extent().width}));
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     const RowExtent e = extent();
     if (summands.any())
       return k.residual_layer_norm(row_type(x.dtype()), y.data(), mean.as<float>(), rstd.as<float>(), sum.data(),
@@ -192,8 +185,7 @@ struct LayerNormBackward : NormGradients {
     f(results_in("d_bias", d_bias, {DType::kF32, extent().width}, accumulate_weight));
     f(reads("mean", mean, {DType::kF32, extent().rows}));
   }
-  template <class Kernels>
-  void launch(const Kernels& k) const {
+  void launch(const auto& k) const {
     const RowExtent e = extent();
     k.layer_norm_backward(row_type(x.dtype()), d_x.data(), d_weight.as<float>(), d_bias.as<float>(), d_y.data(), x.data(),
                           weight.data(), mean.as<float>(), rstd.as<float>(), e.rows, e.width, accumulate_x, accumulate_weight);

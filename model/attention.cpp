@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
-#include <span>
 #include <vector>
 
 #include "core/at.h"

@@ -1,7 +1,5 @@
 #include "model/dropout.h"
 
-#include <cstdint>
-
 #include "core/philox.h"
 
 namespace trident {

@@ -1,8 +1,6 @@
 // The first unit: y = dropout(token embedding + learned position embedding, if the model has one).
 #pragma once
 
-#include <cstdint>
-
 #include "model/config/model_config.h"
 #include "model/dropout.h"
 #include "model/layer.h"

@@ -6,8 +6,6 @@
 // losses, too, unless somebody weighs them before (MicroBatch::weigh).
 #pragma once
 
-#include <cstdint>
-
 #include "model/config/model_config.h"
 #include "model/layer.h"
 #include "model/norm.h"

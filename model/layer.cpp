@@ -1,4 +1,3 @@
-#include <cstdint>
 #include <vector>
 
 #include "model/cached_step.h"

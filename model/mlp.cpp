@@ -1,7 +1,6 @@
 #include "model/mlp.h"
 
 #include <cmath>
-#include <cstdint>
 #include <span>
 
 namespace trident {

@@ -1,6 +1,5 @@
 #include "model/model_constants.h"
 
-#include <cstdint>
 #include <vector>
 
 #include "core/bf16.h"

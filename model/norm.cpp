@@ -1,10 +1,8 @@
 #include "model/norm.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <utility>
 
-#include "model/declare.h"
 #include "model/model_constants.h"
 
 namespace trident {

@@ -1,7 +1,5 @@
 #include "model/sequence_rotations.h"
 
-#include <cstdint>
-
 #include "core/check.h"
 #include "model/config/rope_table.h"
 

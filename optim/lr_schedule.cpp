@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <numbers>
 
 #include "core/check.h"
@@ -47,10 +46,6 @@ double LrSchedule::at(std::int64_t n) const {
     }
   }
   return lr;
-}
-
-std::optional<LrScheduleType> parse_lr_schedule_type(std::string_view text) {
-  return text == "inverse-sqrt" ? LrScheduleType::kInverseSqrt : parse_name<LrScheduleType>(text);
 }
 
 }  // namespace trident

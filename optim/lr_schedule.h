@@ -3,7 +3,6 @@
 
 #include <array>
 #include <cstdint>
-#include <optional>
 #include <string_view>
 
 #include "core/named_enum.h"
@@ -44,7 +43,5 @@ struct LrSchedule {
   // The learning rate of update n >= 1.
   double at(std::int64_t n) const;
 };
-
-std::optional<LrScheduleType> parse_lr_schedule_type(std::string_view text);  // by name, or "inverse-sqrt"
 
 }  // namespace trident

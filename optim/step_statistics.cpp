@@ -1,9 +1,7 @@
 #include "optim/step_statistics.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdint>
 
 #include "core/check.h"
 #include "core/int_math.h"

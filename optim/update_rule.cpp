@@ -1,7 +1,6 @@
 #include "optim/update_rule.h"
 
 #include <cmath>
-#include <cstdint>
 
 namespace trident {
 

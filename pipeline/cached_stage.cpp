@@ -1,8 +1,6 @@
 #include "pipeline/cached_stage.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdint>
 #include <utility>
 
 #include "core/at.h"
@@ -10,7 +8,6 @@
 #include "device/operations.h"
 #include "device/ops.h"
 #include "model/declare.h"
-#include "model/gpt.h"
 #include "parallel/zero/param_layout.h"
 #include "pipeline/stage_regions.h"
 #include "tensor_parallel/store_views.h"

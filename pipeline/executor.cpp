@@ -1,9 +1,7 @@
 #include "pipeline/executor.h"
 
 #include <algorithm>
-#include <string>
 
-#include "core/at.h"
 #include "core/check.h"
 #include "core/clock.h"
 #include "device/no_allocation.h"

@@ -1,13 +1,12 @@
 #include "pipeline/stage.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <utility>
 
-#include "core/at.h"
 #include "core/int_math.h"
 #include "device/operations.h"
 #include "device/ops.h"
+#include "model/declare.h"
 #include "model/gpt.h"
 #include "pipeline/stage_regions.h"
 

@@ -27,11 +27,12 @@ double tokens_at(const RunFolder& run, double step) {
 
 // The validation data that a record was made with, as its start names them; "" where starts do not say.
 std::string valid_of(const RunFolder& run, const JsonValue& record) {
-  const JsonValue::Array& starts = items(run.run.find("starts"));
+  const JsonValue::Array& starts = run.run.items_at("starts");
   const auto start = static_cast<std::size_t>(start_of(record, start_times(run.run)));
   std::string all;
   if (start == 0 || start > starts.size()) return all;
-  for (const JsonValue& file : items(starts[start - 1].find("valid"))) all += (all.empty() ? "" : " + ") + words(&file);
+  for (const JsonValue& file : starts[start - 1].items_at("valid"))
+    if (file.is_string()) all += (all.empty() ? "" : " + ") + file.as_string();
   return all;
 }
 
@@ -68,7 +69,7 @@ void add_lines(LinePlot& plot, const std::vector<RunFolder>& runs, std::string_v
 // A dot on the curve where a later start began.
 void add_starts(LinePlot& plot, const RunFolder& run) {
   std::set<double> steps;
-  for (const JsonValue& start : items(run.run.find("starts")))
+  for (const JsonValue& start : run.run.items_at("starts"))
     if (const double step = number(start, "step"); step > 0) steps.insert(step);
   PlotLine line{.name = "a new start", .points = {}, .hue = Hue::kPurple, .marked = true};
   for (const double step : steps) {

@@ -4,13 +4,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <ostream>
-#include <span>
 #include <string_view>
 
 #include "core/file_io.h"
@@ -229,8 +226,8 @@ std::map<std::int64_t, JsonValue> evaluations_in(const std::string& path, std::v
   std::int64_t unreadable = 0;
   for_each_line(RandomAccessFile(path), [&](std::string_view line) {
     std::optional<JsonValue> record = record_from(line, path);
-    const JsonValue* const step = record ? record->find("step") : nullptr;
-    if (step != nullptr && step->is_integer()) by_step.insert_or_assign(step->as_integer(), *std::move(record));
+    const std::optional<std::int64_t> step = record ? record->integer_at("step") : std::nullopt;
+    if (step) by_step.insert_or_assign(*step, *std::move(record));
     else ++unreadable;
   });
   if (unreadable > 0) remarks.push_back(unreadable_text(path, unreadable));
@@ -248,7 +245,7 @@ RunFolder read_run_folder(const std::string& path, std::size_t most_lines) {
 
 std::vector<double> start_times(const JsonValue& run) {
   std::vector<double> times;
-  for (const JsonValue& start : items(run.find("starts")))
+  for (const JsonValue& start : run.items_at("starts"))
     if (const double time = number(start, "time"); std::isfinite(time)) times.push_back(time);
   return times;
 }
@@ -319,8 +316,7 @@ std::vector<std::string> write_metrics_csv(const std::vector<std::string>& paths
     std::map<std::int64_t, JsonValue>& left = evaluations[i];
     each(i, [&](std::optional<JsonValue> record) {
       if (!record) return;
-      const JsonValue* const step = record->find("step");
-      const std::int64_t at = step != nullptr && step->is_integer() ? step->as_integer() : -1;
+      const std::int64_t at = record->integer_at("step").value_or(-1);
       for (; !left.empty() && left.begin()->first < at; left.erase(left.begin())) write(left.begin()->second);
       if (const auto evaluation = left.extract(at))
         for (const JsonMember& member : evaluation.mapped().members())

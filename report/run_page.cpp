@@ -27,11 +27,13 @@ constexpr std::size_t kMostPageBytes = 4'000'000;
 // A page shows at most so many of anything; more is for programs.
 constexpr std::size_t kMostRows = 400, kMostLines = 100, kMostTextBytes = 4000, kMostNameBytes = 200;
 
-std::string joined(const JsonValue* texts, std::string_view between) {
+std::string text_of(const JsonValue& value) { return value.is_string() ? value.as_string() : ""; }
+
+std::string joined(const JsonValue::Array& texts, std::string_view between) {
   std::string out;
-  for (const JsonValue& text : items(texts)) {
+  for (const JsonValue& text : texts) {
     if (!out.empty()) out += between;
-    out += words(&text);
+    out += text_of(text);
   }
   return out;
 }
@@ -39,17 +41,11 @@ std::string joined(const JsonValue* texts, std::string_view between) {
 // As a shell takes it.
 std::string command_text(const JsonValue& start) {
   std::string out;
-  for (const JsonValue& word : items(start.find("command"))) {
+  for (const JsonValue& word : start.items_at("command")) {
     if (!out.empty()) out += ' ';
-    out += for_shell(words(&word));
+    out += for_shell(text_of(word));
   }
   return out;
-}
-
-// config.resolved.json's value under "block.key", or nullptr.
-const JsonValue* setting(const RunFolder& run, std::string_view block, std::string_view key) {
-  const JsonValue* const found = run.config.find(block);
-  return found == nullptr ? nullptr : found->find(key);
 }
 
 std::string value_text(const JsonValue& value) { return value.is_string() ? value.as_string() : to_json_text(value); }
@@ -60,15 +56,16 @@ double last(const std::vector<JsonValue>& records, std::string_view key) {
 double logged_step(const RunFolder& run) { return last(run.metrics, "step"); }
 std::string step_text(double step) { return std::abs(step) < 1e15 ? with_commas(std::llround(step)) : "none"; }
 
-const JsonValue* last_start(const RunFolder& run) {
-  const JsonValue::Array& starts = items(run.run.find("starts"));
-  return starts.empty() ? nullptr : &starts.back();
+// Null where there is none.
+const JsonValue& last_start(const RunFolder& run) {
+  static const JsonValue none;
+  const JsonValue::Array& starts = run.run.items_at("starts");
+  return starts.empty() ? none : starts.back();
 }
 
 // Where the last start ended, if that is known, else the last step of the log.
 double last_step_of(const RunFolder& run) {
-  const JsonValue* const start = last_start(run);
-  const double step = start == nullptr ? kNone : number(start->find("ended"), "step");
+  const double step = number(last_start(run).get("ended"), "step");
   return std::isfinite(step) ? step : logged_step(run);
 }
 
@@ -80,12 +77,12 @@ std::string layout_text(const RunFolder& run) {
   if (!std::isfinite(parameters) || !std::isfinite(ranks)) return "";
   const auto ranks_text = [](double n) { return fmt::format("{} rank{}", step_text(n), n == 1 ? "" : "s"); };
   std::set<double> others;
-  for (const JsonValue& start : items(run.run.find("starts")))
+  for (const JsonValue& start : run.run.items_at("starts"))
     if (const double n = number(start, "ranks"); std::isfinite(n) && n != ranks) others.insert(n);
   std::string earlier;
   for (const double n : others) earlier += (earlier.empty() ? "; earlier starts had " : ", ") + ranks_text(n);
-  return fmt::format("{} parameters on {}, {}, {}{}", parameters_text(parameters), ranks_text(ranks), words(run.plan, "zero"),
-                     words(run.plan, "compute"), earlier);
+  return fmt::format("{} parameters on {}, {}, {}{}", parameters_text(parameters), ranks_text(ranks), run.plan.text_at("zero"),
+                     run.plan.text_at("compute"), earlier);
 }
 
 std::string time_text(const JsonValue& record, std::string_view key) {
@@ -95,34 +92,34 @@ std::string time_text(const JsonValue& record, std::string_view key) {
 
 // "2DP x 2PP x 2TP zero1", with "x V virtual" where a rank has several stages; "" for starts of older programs.
 std::string start_layout(const JsonValue& start) {
-  const JsonValue* const layout = start.find("layout");
-  if (layout == nullptr || !layout->is_object()) return "";
-  const double stages = number(*layout, "virtual_stages");
-  return fmt::format("{}DP x {}PP x {}TP {}{}", step_text(number(*layout, "dp")), step_text(number(*layout, "pp")),
-                     step_text(number(*layout, "tp")), words(*layout, "zero"),
+  const JsonValue& layout = start.get("layout");
+  if (!layout.is_object()) return "";
+  const double stages = number(layout, "virtual_stages");
+  return fmt::format("{}DP x {}PP x {}TP {}{}", step_text(number(layout, "dp")), step_text(number(layout, "pp")),
+                     step_text(number(layout, "tp")), layout.text_at("zero"),
                      stages > 1 ? fmt::format(", {} virtual stages", step_text(stages)) : "");
 }
 
 // A start that ended by itself has 0, and one that ended as a signal asked 75 or 128 and its number.
 bool ended_badly(const JsonValue& start) {
-  const double code = number(start.find("ended"), "exit_code");
+  const double code = number(start.get("ended"), "exit_code");
   return !(code == 0 || code == exit_status(ExitCode::kRequeue) || code > 128);
 }
 
 std::optional<Table> starts_table(const RunFolder& run) {
   Table table{"", {{"began", true}, {"at step"}, {"ranks"}, {"layout", true}, {"hosts", true}, {"version", true}, {"command", true},
                    {"end", true}}};
-  const JsonValue::Array& starts = items(run.run.find("starts"));
+  const JsonValue::Array& starts = run.run.items_at("starts");
   if (starts.size() > kMostRows) table.title = fmt::format("The last {} of {} starts", kMostRows, with_commas(std::ssize(starts)));
   for (const JsonValue& start : std::span(starts).last(std::min(starts.size(), kMostRows))) {
     const JsonValue* const ended = start.find("ended");
     const std::string end = ended != nullptr
                                 ? fmt::format("{}, step {}, exit {:.0f}: {}", time_text(*ended, "time"),
-                                              step_text(number(*ended, "step")), number(*ended, "exit_code"), words(*ended, "why"))
+                                              step_text(number(*ended, "step")), number(*ended, "exit_code"), ended->text_at("why"))
                             : &start == &starts.back() ? state_text(run)
                                                        : "killed or cut off";
     table.rows.push_back({time_text(start, "time"), step_text(number(start, "step")), step_text(number(start, "ranks")),
-                          start_layout(start), joined(start.find("hosts"), ", "), words(start, "version"), command_text(start),
+                          start_layout(start), joined(start.items_at("hosts"), ", "), start.text_at("version"), command_text(start),
                           end});
   }
   return table.rows.empty() ? std::nullopt : std::optional(std::move(table));
@@ -157,7 +154,7 @@ ReportSection runs_section(const std::vector<RunFolder>& runs) {
       add("validation loss", valid, fmt::format("{:.4f}", valid),
           (std::isfinite(accuracy) ? fmt::format("accuracy {:.4f}", accuracy) : fmt::format("perplexity {:.2f}", std::exp(valid))) +
               (run.evals.size() > 1 ? "; " + first_text(run.evals, "valid_loss") : ""));
-      const double tokens = number(setting(run, "batch", "global")) * number(setting(run, "batch", "sequence"));
+      const double tokens = number(run.config.get("batch"), "global") * number(run.config.get("batch"), "sequence");
       double counted = 0;
       for (const JsonValue& record : run.metrics) counted += number(record, "loss_tokens") / tokens;
       const double share = counted / static_cast<double>(run.metrics.size());
@@ -169,11 +166,11 @@ ReportSection runs_section(const std::vector<RunFolder>& runs) {
     }
     if (!numbers.numbers.empty()) section.blocks.emplace_back(std::move(numbers));
     BulletList facts{{fmt::format("State: {}", state_text(run)), fmt::format("Folder: {}", run.path)}};
-    if (const JsonValue* const start = last_start(run))
-      facts.items.push_back(fmt::format("Last start: {}: {}", time_text(*start, "time"), command_text(*start)));
+    if (const JsonValue& start = last_start(run); !start.is_null())
+      facts.items.push_back(fmt::format("Last start: {}: {}", time_text(start, "time"), command_text(start)));
     const auto paths = [&](std::string_view key) {
       std::string all;
-      for (const JsonValue& file : items(setting(run, "data", key))) all += (all.empty() ? "" : ", ") + words(file, "path");
+      for (const JsonValue& file : run.config.get("data").items_at(key)) all += (all.empty() ? "" : ", ") + file.text_at("path");
       return all;
     };
     const auto fact = [&](std::string_view name, const std::string& text) {
@@ -181,12 +178,13 @@ ReportSection runs_section(const std::vector<RunFolder>& runs) {
     };
     fact("Data", paths("train"));
     fact("Validation data", paths("valid"));
-    if (const double epochs = number(setting(run, "run", "epochs")); std::isfinite(epochs)) fact("Epochs", short_number(epochs));
-    fact("Begins with the weights of", words(setting(run, "model", "init_from")));
-    if (const std::string type = words(setting(run, "adapter", "type")); !type.empty())
-      fact("Adapters", fmt::format("{}, r {}, on {}", type, step_text(number(setting(run, "adapter", "r"))),
-                                   joined(setting(run, "adapter", "target_modules"), ", ")));
-    const JsonValue::Array& starts = items(run.run.find("starts"));
+    if (const double epochs = number(run.config.get("run"), "epochs"); std::isfinite(epochs)) fact("Epochs", short_number(epochs));
+    fact("Begins with the weights of", run.config.get("model").text_at("init_from"));
+    const JsonValue& adapter = run.config.get("adapter");
+    if (const std::string type = adapter.text_at("type"); !type.empty())
+      fact("Adapters", fmt::format("{}, r {}, on {}", type, step_text(number(adapter, "r")),
+                                   joined(adapter.items_at("target_modules"), ", ")));
+    const JsonValue::Array& starts = run.run.items_at("starts");
     if (const auto bad = std::count_if(starts.begin(), std::prev(starts.end(), starts.empty() ? 0 : 1), ended_badly); bad > 0)
       facts.items.push_back(fmt::format("Earlier starts with a bad end: {} (see Starts)", bad));
     section.blocks.emplace_back(std::move(facts));
@@ -221,8 +219,8 @@ ReportSection configuration_section(const std::vector<RunFolder>& runs) {
     const auto is_no_key = [](const JsonMember& member) { return member.key == "resolved"; };
     if (config.is_object()) std::erase_if(config.members(), is_no_key);
     flatten(config, "", settings[r]);
-    if (words(setting(runs[r], "lr_schedule", "type")) != "constant")
-      if (const double length = number(setting(runs[r], "resolved", "decay_length")); std::isfinite(length))
+    if (runs[r].config.get("lr_schedule").text_at("type") != "constant")
+      if (const double length = number(runs[r].config.get("resolved"), "decay_length"); std::isfinite(length))
         settings[r]["lr_schedule: the rate decays until step"] = step_text(length);
     for (const auto& [key, value] : settings[r]) keys.insert(key);
   }
@@ -230,7 +228,8 @@ ReportSection configuration_section(const std::vector<RunFolder>& runs) {
   const bool is_one = runs.size() == 1;
   std::set<std::string> given;  // by the only run's last start
   if (const JsonValue* const start = is_one ? last_start(runs.front()) : nullptr)
-    for (const JsonValue& key : items(start->find("given"))) given.insert(words(&key));
+    for (const JsonValue& key : start->items_at("given"))
+      if (key.is_string()) given.insert(key.as_string());
   Table differing{is_one ? "Set" : "Different", {{"key", true}}}, same{"", {{"key", true}, {"value", true}}};
   for (const RunFolder& run : runs) differing.columns.push_back({is_one ? "value" : run.name, true});
   for (const std::string& key : keys) {
@@ -259,9 +258,8 @@ std::optional<LinePlot> times_plot(const RunFolder& run) {
   plot.title = "Time of a step by kind of work, mean of the ranks", plot.x_label = "step", plot.y_label = "ms";
   std::map<std::string, PlotLine> lines;
   for (const JsonValue& record : run.timing) {
-    const JsonValue* const parts = record.find("ms");
-    if (parts == nullptr || !parts->is_object()) continue;
-    for (const JsonMember& part : parts->members()) lines[part.key].points.push_back({number(record, "step"), number(&part.value)});
+    for (const JsonMember& part : record.members_at("ms"))
+      lines[part.key].points.push_back({number(record, "step"), number(part.value)});
   }
   for (auto& [name, line] : lines) {
     if (std::ranges::none_of(line.points, [](const PlotPoint& point) { return point.y > 0; })) continue;
@@ -273,12 +271,10 @@ std::optional<LinePlot> times_plot(const RunFolder& run) {
 
 // Bytes that all ranks send in a step: predicted at the start, counted in the last logged step.
 std::optional<Table> traffic_table(const RunFolder& run) {
-  const JsonValue* const counted = run.metrics.empty() ? nullptr : run.metrics.back().find("comm_bytes");
-  const JsonValue* const predicted = run.plan.find("step_comm_bytes");
-  if (counted == nullptr || !counted->is_object()) return std::nullopt;
+  if (run.metrics.empty()) return std::nullopt;
   Table table{"Bytes that all ranks send in a step", {{"axis", true}, {"predicted"}, {"counted"}}};
-  for (const JsonMember& axis : counted->members()) {
-    const double bytes = number(&axis.value), before = number(predicted, axis.key);
+  for (const JsonMember& axis : run.metrics.back().members_at("comm_bytes")) {
+    const double bytes = number(axis.value), before = number(run.plan.get("step_comm_bytes"), axis.key);
     if (bytes > 0 || before > 0)
       table.rows.push_back({axis.key, std::isfinite(before) ? bytes_text(before) : "", bytes_text(bytes)});
   }
@@ -288,14 +284,13 @@ std::optional<Table> traffic_table(const RunFolder& run) {
 std::optional<StackedBars> memory_bars(const RunFolder& run) {
   StackedBars bars;
   bars.title = "Arena of the first rank of each pipeline stage", bars.unit = "MB";
-  for (const JsonValue& rank : items(run.memory.find("ranks"))) {
-    const JsonValue* const uses = rank.find("by_use");
+  for (const JsonValue& rank : run.memory.items_at("ranks")) {
     // Others of the stage hold the same.
-    if (rank.find("allocations") == nullptr || uses == nullptr || !uses->is_object()) continue;
+    if (rank.find("allocations") == nullptr || !rank.get("by_use").is_object()) continue;
     std::vector<double> values;
-    for (const JsonMember& use : uses->members()) {
+    for (const JsonMember& use : rank.members_at("by_use")) {
       if (bars.bars.empty()) bars.parts.push_back({use.key, hue_of(bars.parts.size())});
-      const double bytes = number(&use.value);
+      const double bytes = number(use.value);
       values.push_back(bytes > 0 ? 1e-6 * bytes : 0);
     }
     values.resize(bars.parts.size());
@@ -306,20 +301,20 @@ std::optional<StackedBars> memory_bars(const RunFolder& run) {
 
 std::optional<Table> comparison_table_of(const RunFolder& run) {
   Table table{"", {{"", true}, {"predicted"}, {"measured"}}};
-  const auto add = [&](const std::string& name, const JsonValue* pair, auto text) {
+  const auto add = [&](const std::string& name, const JsonValue& pair, auto text) {
     const double predicted = number(pair, "predicted"), measured = number(pair, "measured");
     if (std::isfinite(predicted) && std::isfinite(measured)) table.rows.push_back({name, text(predicted), text(measured)});
   };
-  const JsonValue* const step = run.comparison.find("step_seconds");
+  const JsonValue& step = run.comparison.get("step_seconds");
   const double least = 0.001 * std::max(number(step, "predicted"), number(step, "measured"));
-  for (const JsonValue& part : items(run.comparison.find("parts")))
+  for (const JsonValue& part : run.comparison.items_at("parts"))
     if (!(number(part, "predicted") < least && number(part, "measured") < least))
-      add(joined(part.find("parts"), " + "), &part, seconds_text);
+      add(joined(part.items_at("parts"), " + "), part, seconds_text);
   add("step", step, seconds_text);
-  add("bubble (idle over ideal)", run.comparison.find("bubble_over_ideal"), [](double it) { return fmt::format("{:.3f}", it); });
+  add("bubble (idle over ideal)", run.comparison.get("bubble_over_ideal"), [](double it) { return fmt::format("{:.3f}", it); });
   const auto bytes = [](double it) { return bytes_text(it); };
-  add("arena of the largest rank", run.comparison.find("arena_bytes"), bytes);
-  add("resident in rank 0's process", run.comparison.find("resident_bytes"), bytes);
+  add("arena of the largest rank", run.comparison.get("arena_bytes"), bytes);
+  add("resident in rank 0's process", run.comparison.get("resident_bytes"), bytes);
   return table.rows.empty() ? std::nullopt : std::optional(std::move(table));
 }
 
@@ -327,7 +322,7 @@ std::optional<Table> samples_table(const RunFolder& run) {
   Table table{"", {{"step"}, {"prompt", true}, {"continuation", true}}};
   table.columns.front().words = true;
   for (auto sample = run.samples.rbegin(); sample != run.samples.rend(); ++sample) {
-    const std::string prompt = words(*sample, "prompt"), text = words(*sample, "text");
+    const std::string prompt = sample->text_at("prompt"), text = sample->text_at("text");
     if (!text.empty()) table.rows.push_back({step_text(number(*sample, "step")), prompt, text});
   }
   return table.rows.empty() ? std::nullopt : std::optional(std::move(table));
@@ -342,8 +337,8 @@ void add_run(const RunFolder& run, const std::string& of, std::vector<ReportSect
     if (!section.blocks.empty()) sections.push_back(std::move(section));
   };
   const auto step_of = [&](std::string_view name) {
-    const JsonValue* const step = run.last_step.find(name);
-    return step != nullptr && step->is_object() ? std::optional(DrawnTimeline{words(*step, "title"), *step}) : std::nullopt;
+    const JsonValue& step = run.last_step.get(name);
+    return step.is_object() ? std::optional(DrawnTimeline{step.text_at("title"), step}) : std::nullopt;
   };
   std::optional<DrawnTimeline> measured = step_of("measured"), simulated = step_of("simulated");
   if (measured && simulated)  // one scale, so that they can be compared by eye
@@ -355,7 +350,7 @@ void add_run(const RunFolder& run, const std::string& of, std::vector<ReportSect
   add("A step", measured, simulated, times_plot(run));
   add("Memory and traffic", memory_bars(run), traffic_table(run));
   const auto remark = [&](std::string_view key, std::string_view text) {
-    const std::string why = words(run.comparison, key);
+    const std::string why = run.comparison.text_at(key);
     return why.empty() ? std::nullopt : std::optional(Paragraph{fmt::format("{}: {}.", text, why)});
   };
   add("Predicted beside measured", remark("not_predicted", "The time of a step was not predicted"),
@@ -406,21 +401,20 @@ void bound(auto&) {}  // the page leaves out what does not fit
 
 std::string state_text(const RunFolder& run) {
   // A run by run.epochs has its steps beside the keys.
-  const JsonValue* const asked = setting(run, "run", "steps");
-  const bool by_epochs = asked == nullptr || asked->is_null();
-  const double step = last_step_of(run), steps = number(by_epochs ? setting(run, "resolved", "steps") : asked);
+  const JsonValue& asked = run.config.get("run").get("steps");
+  const double step = last_step_of(run), steps = number(asked.is_null() ? run.config.get("resolved").get("steps") : asked);
   const std::string at = fmt::format("step {} of {}", step_text(step), step_text(steps));
-  const JsonValue* const start = last_start(run);
-  const JsonValue* const ended = start == nullptr ? nullptr : start->find("ended");
+  const JsonValue& start = last_start(run);
+  const JsonValue* const ended = start.find("ended");
   const double failed = number(run.failure, "unix_time");
   if (ended != nullptr && !(failed > number(*ended, "time"))) {
-    const std::string why = words(*ended, "why");
-    const bool is_failure = !why.empty() && why == words(run.failure, "message");
+    const std::string why = ended->text_at("why");
+    const bool is_failure = !why.empty() && why == run.failure.text_at("message");
     return fmt::format("{}{}: {}", is_failure ? "failed: " : "", number(*ended, "exit_code") == 0 ? "over" : why, at);
   }
   if (run.is_written) return fmt::format("going on: {}", at);
-  if (std::isfinite(failed) && !(failed < number(start, "time"))) return fmt::format("failed: {}", words(run.failure, "message"));
-  return fmt::format("{}: {}", start == nullptr ? "nobody writes it" : "killed or cut off", at);
+  if (std::isfinite(failed) && !(failed < number(start, "time"))) return fmt::format("failed: {}", run.failure.text_at("message"));
+  return fmt::format("{}: {}", start.is_null() ? "nobody writes it" : "killed or cut off", at);
 }
 
 Table runs_table(const std::vector<RunFolder>& runs) {
@@ -445,7 +439,7 @@ Table runs_table(const std::vector<RunFolder>& runs) {
       if (const double loss = number(record, "valid_loss"); std::isfinite(loss) && !(loss >= number(*best, "valid_loss")))
         best = &record;
     std::string layouts, layout;
-    for (const JsonValue& start : items(run.run.find("starts")))
+    for (const JsonValue& start : run.run.items_at("starts"))
       if (const std::string next = start_layout(start); !next.empty() && next != std::exchange(layout, next))
         layouts += (layouts.empty() ? "" : ", then ") + next;
     table.rows.push_back({run.name, text(last_step_of(run), step_text), text(last(run.metrics, "tokens"), count_text),

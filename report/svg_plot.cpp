@@ -7,7 +7,6 @@
 
 #include "core/check.h"
 #include "report/markup.h"
-#include "report/plot.h"
 
 namespace trident {
 namespace {

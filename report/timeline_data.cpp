@@ -1,13 +1,10 @@
 #include "report/timeline_data.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdint>
 #include <map>
 #include <string_view>
 #include <utility>
-#include <vector>
 
 #include "core/at.h"
 #include "core/json_reader.h"

@@ -5,7 +5,6 @@
 #include "train/config/rank_count.h"
 #include "train/plan/machine.h"
 #include "train/plan/run_plan.h"
-#include "train/launch/prepare_run.h"
 
 namespace trident {
 namespace {

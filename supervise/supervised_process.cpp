@@ -10,7 +10,6 @@
 #include <array>
 #include <cerrno>
 #include <cmath>
-#include <cstdint>
 #include <cstring>
 #include <ctime>
 #include <filesystem>

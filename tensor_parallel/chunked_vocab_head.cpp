@@ -1,7 +1,6 @@
 #include "tensor_parallel/chunked_vocab_head.h"
 
 #include <algorithm>
-#include <cstdint>
 
 #include "core/int_math.h"
 #include "tensor_parallel/regions.h"

@@ -1,7 +1,6 @@
 #include "tensor_parallel/dora_scale.h"
 
 #include <algorithm>
-#include <cstdint>
 
 namespace trident {
 namespace {

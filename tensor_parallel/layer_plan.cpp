@@ -1,7 +1,6 @@
 #include "tensor_parallel/layer_plan.h"
 
 #include <algorithm>
-#include <cstdint>
 
 #include "core/int_math.h"
 #include "device/arena.h"

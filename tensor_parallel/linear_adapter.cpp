@@ -1,7 +1,6 @@
 #include "tensor_parallel/linear_adapter.h"
 
 #include <algorithm>
-#include <cstdint>
 
 #include "core/philox.h"
 

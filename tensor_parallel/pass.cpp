@@ -1,9 +1,7 @@
 #include "tensor_parallel/pass.h"
 
 #include <algorithm>
-#include <cstdint>
 
-#include "core/check.h"
 #include "core/int_math.h"
 
 namespace trident {

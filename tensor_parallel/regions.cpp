@@ -1,7 +1,5 @@
 #include "tensor_parallel/regions.h"
 
-#include <cstdint>
-
 namespace trident {
 namespace {
 

@@ -1,7 +1,5 @@
 #include "tensor_parallel/vocab_parallel_cross_entropy.h"
 
-#include <cstdint>
-
 namespace trident {
 
 void VocabParallelCrossEntropy::forward(Pass& p, const LossOutputs& out, TensorView logits, const LossRows& rows,

@@ -1,7 +1,5 @@
 #include "tensor_parallel/vocab_parallel_embedding.h"
 
-#include <cstdint>
-
 namespace trident {
 
 void VocabParallelEmbedding::forward(Pass& p, TensorView y, ConstTensorView tokens) const {

@@ -1,7 +1,6 @@
 #include "checkpoint/format/box_file.h"
 
 #include <charconv>
-#include <cstdint>
 #include <unordered_map>
 #include <unordered_set>
 #include <utility>
@@ -35,7 +34,7 @@ std::string offsets_text(const FileTable& table) {
   JsonValue::Object info;
   for (const FileBox& box : table.boxes) {
     const std::vector<std::int64_t>& offset = box.box.offset;
-    info.push_back({box.key, JsonValue::Object{{std::string(kSavedOffsets), JsonValue::Array(offset.begin(), offset.end())}}});
+    info.push_back({box.key, JsonValue::Object{{std::string(kSavedOffsets), offset}}});
   }
   return to_json_text(info);
 }

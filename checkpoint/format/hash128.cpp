@@ -1,11 +1,9 @@
 #include "checkpoint/format/hash128.h"
 
+#include <fmt/format.h>
+
 #define XXH_INLINE_ALL
 #include <xxhash.h>
-
-#include <cstdint>
-
-#include "core/check.h"
 
 namespace trident {
 

@@ -1,7 +1,6 @@
 #include "checkpoint/format/hf_index.h"
 
 #include <algorithm>
-#include <cstdint>
 
 #include "checkpoint/format/manifest.h"
 #include "core/check.h"
@@ -99,10 +98,7 @@ std::string to_text(const HfIndex& index) {
   std::ranges::sort(files);
   JsonValue::Object map;
   for (auto& [tensor, file] : files) map.push_back({std::move(tensor), std::move(file)});
-  JsonValue root;
-  root.set("metadata", std::move(metadata));
-  root.set("weight_map", std::move(map));
-  return to_json_text(root, 2) + "\n";
+  return to_json_text(JsonValue::Object{{"metadata", std::move(metadata)}, {"weight_map", std::move(map)}}, 2) + "\n";
 }
 
 }  // namespace trident

@@ -5,14 +5,11 @@
 #include <charconv>
 #include <cmath>
 #include <chrono>
-#include <cstdint>
 #include <limits>
 #include <span>
-#include <string_view>
 #include <unordered_set>
 
 #include "checkpoint/format/safetensors.h"
-#include "core/check.h"
 #include "core/function_ref.h"
 #include "core/json_scanner.h"
 
@@ -20,32 +17,29 @@ namespace trident {
 
 namespace {
 
-JsonValue list_of(const std::vector<std::int64_t>& values) { return JsonValue::Array(values.begin(), values.end()); }
+// The one list of a state's members, for writing and for reading.
+template <class State, class Visitor>
+void visit_members(State& s, Visitor&& v) {
+  v("updates", s.updates), v("batches", s.batches), v("skipped", s.skipped), v("skipped_in_a_row", s.skipped_in_a_row);
+  v("position", s.position), v("samples", s.samples), v("tokens", s.tokens), v("loss_scale", s.loss_scale);
+  v("loss_scale_clean_steps", s.loss_scale_clean_steps), v("loss_scale_overflows_left", s.loss_scale_overflows_left);
+  v("blend_start", s.blend_start), v("blend_taken", s.blend_taken), v("blend_now", s.blend_now);
+  v("best_valid_loss", s.best_valid_loss), v("best_valid_step", s.best_valid_step), v("last_eval", s.last_eval);
+}
+
+}  // namespace
 
 JsonValue to_json(const TrainingState& state) {
   TRIDENT_CHECK(std::isfinite(state.loss_scale), "loss scale {}", state.loss_scale);
   JsonValue json;
-  json.set("updates", state.updates);
-  json.set("batches", state.batches);
-  json.set("skipped", state.skipped);
-  json.set("skipped_in_a_row", state.skipped_in_a_row);
-  json.set("position", state.position);
-  json.set("samples", state.samples);
-  json.set("tokens", state.tokens);
-  json.set("loss_scale", state.loss_scale);
-  json.set("loss_scale_clean_steps", state.loss_scale_clean_steps);
-  json.set("loss_scale_overflows_left", state.loss_scale_overflows_left);
-  json.set("blend_start", state.blend_start);
-  json.set("blend_taken", list_of(state.blend_taken));
-  json.set("blend_now", list_of(state.blend_now));
-  json.set("best_valid_loss", state.best_valid_loss ? JsonValue(*state.best_valid_loss) : JsonValue());
-  json.set("best_valid_step", state.best_valid_step);
-  json.set("last_eval", state.last_eval);
+  visit_members(state, [&](std::string_view key, const auto& member) { json.set(key, member); });
   return json;
 }
 
+namespace {
+
 JsonValue to_json(const ManifestTensor& tensor) {
-  JsonValue json = JsonValue::Object{{"name", tensor.name}, {"shape", list_of(tensor.shape)}};
+  JsonValue json = JsonValue::Object{{"name", tensor.name}, {"shape", tensor.shape}};
   if (tensor.frozen) json.set("frozen", true);
   if (tensor.base) json.set("base", fmt::format("{:016x}", *tensor.base));
   return json;
@@ -124,6 +118,13 @@ class ObjectReader {
     }
     return values;
   }
+  // A count may be as small as what it is where nothing is counted.
+  void read(std::string_view key, std::int64_t& out) const { out = integer(key, out); }
+  void read(std::string_view key, double& out) const { out = number(key); }
+  void read(std::string_view key, std::vector<std::int64_t>& out) const { out = integers(key); }
+  void read(std::string_view key, std::optional<double>& out) const {
+    if (!member(key).is_null()) out = number(key);
+  }
   [[noreturn]] void fail(std::string_view what) const {
     if (where_.empty()) refuse_manifest(source_, what);
     refuse_manifest(source_, fmt::format("{}: {}", where_, what));
@@ -137,22 +138,7 @@ class ObjectReader {
 
 TrainingState state_from(const ObjectReader& json) {
   TrainingState state;
-  state.updates = json.integer("updates");
-  state.batches = json.integer("batches");
-  state.skipped = json.integer("skipped");
-  state.skipped_in_a_row = json.integer("skipped_in_a_row");
-  state.position = json.integer("position");
-  state.samples = json.integer("samples");
-  state.tokens = json.integer("tokens");
-  state.loss_scale = json.number("loss_scale");
-  state.loss_scale_clean_steps = json.integer("loss_scale_clean_steps");
-  state.loss_scale_overflows_left = json.integer("loss_scale_overflows_left");
-  state.blend_start = json.integer("blend_start");
-  state.blend_taken = json.integers("blend_taken");
-  state.blend_now = json.integers("blend_now");
-  if (!json.member("best_valid_loss").is_null()) state.best_valid_loss = json.number("best_valid_loss");
-  state.best_valid_step = json.integer("best_valid_step");
-  state.last_eval = json.integer("last_eval", -1);
+  visit_members(state, [&](std::string_view key, auto& member) { json.read(key, member); });
   if (state.updates > state.batches) json.fail(fmt::format("{} updates of {} batches", state.updates, state.batches));
   if (state.skipped > state.batches || state.skipped_in_a_row > state.skipped)
     json.fail(fmt::format("of {} batches {} were skipped, {} in a row", state.batches, state.skipped, state.skipped_in_a_row));
@@ -326,7 +312,7 @@ std::int64_t written_now() {
 }
 
 std::string shape_text(const std::vector<std::int64_t>& shape) {
-  return to_json_text(JsonValue::Array(shape.begin(), shape.end()));
+  return to_json_text(shape);
 }
 
 std::string to_text(const Manifest& manifest) {
@@ -341,7 +327,7 @@ std::string to_text(const Manifest& manifest) {
   root.set("state", to_json(manifest.state));
   root.set("weights", safetensors_name(manifest.weights));
   root.set("complete", manifest.complete);
-  root.set("optimizer_states", JsonValue::Array(manifest.optimizer_states.begin(), manifest.optimizer_states.end()));
+  root.set("optimizer_states", manifest.optimizer_states);
   if (!manifest.base.empty()) root.set("base", manifest.base);
   root.set("tensors", std::move(tensors));
   root.set("files", std::move(files));

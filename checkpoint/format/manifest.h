@@ -10,7 +10,6 @@
 #include <optional>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "checkpoint/format/hash128.h"
@@ -71,6 +70,7 @@ struct TrainingState {
   std::int64_t last_eval = -1;  // updates when validation data were last evaluated; -1: never
   bool operator==(const TrainingState&) const = default;
 };
+JsonValue to_json(const TrainingState& state);  // all of it
 
 struct Manifest {
   static constexpr int kVersion = 2;  // 1: without a base

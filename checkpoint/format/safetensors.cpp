@@ -3,15 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstdint>
 #include <cstring>
-#include <limits>
 #include <optional>
 
 #include "core/at.h"
 #include "core/check.h"
 #include "core/int_math.h"
-#include "core/json_reader.h"
 #include "core/json_scanner.h"
 
 namespace trident {
@@ -177,7 +174,7 @@ std::string to_text(const SafetensorsHeader& header, std::int64_t alignment) {
     end = entry.end;
     JsonValue::Object object;
     object.push_back({"dtype", safetensors_name(entry)});
-    object.push_back({"shape", JsonValue::Array(entry.shape.begin(), entry.shape.end())});
+    object.push_back({"shape", entry.shape});
     object.push_back({"data_offsets", JsonValue::Array{entry.begin, entry.end}});
     root.push_back({entry.name, std::move(object)});
   }

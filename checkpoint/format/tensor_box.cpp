@@ -1,7 +1,6 @@
 #include "checkpoint/format/tensor_box.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <utility>
 
 #include "core/check.h"

@@ -48,11 +48,10 @@ std::string text_of_file(const std::string& path) {
 // apply_chat_template hands these to templates.
 void read_special_tokens(const JsonValue& config, ChatVariables* out) {
   for (const JsonMember& member : config.members()) {
-    const JsonValue* token = &member.value;
-    if (member.key == "extra_special_tokens" && token->is_object()) read_special_tokens(*token, out);
+    if (member.key == "extra_special_tokens" && member.value.is_object()) read_special_tokens(member.value, out);
     if (!member.key.ends_with("_token")) continue;
-    if (token->is_object()) token = token->find("content");
-    if (token != nullptr && token->is_string()) out->special_tokens.emplace_back(member.key, token->as_string());
+    const JsonValue& token = member.value.is_object() ? member.value.get("content") : member.value;
+    if (token.is_string()) out->special_tokens.emplace_back(member.key, token.as_string());
   }
 }
 
@@ -69,14 +68,14 @@ std::optional<ChatSource> source_in(const JsonValue& config, const std::string& 
   std::optional<ChatTemplate> chat, with_tools;
   if (found->is_array())
     for (const JsonValue& item : found->items()) {
-      const JsonValue *const name = item.find("name"), *const text = item.find("template");
-      if (name == nullptr || text == nullptr || !name->is_string() || !text->is_string())
+      const JsonValue &name = item.get("name"), &text = item.get("template");
+      if (!name.is_string() || !text.is_string())
         throw DataError(
             fmt::format("{}:{}: a template of chat_template without name and template; give --template FILE", path, item.line()));
-      std::optional<ChatTemplate>* const to = name->as_string() == "default"    ? &chat
-                                              : name->as_string() == "tool_use" ? &with_tools
-                                                                                : nullptr;
-      if (to != nullptr) *to = ChatTemplate::parse(text->as_string(), fmt::format("{} chat_template {}", path, name->as_string()));
+      std::optional<ChatTemplate>* const to = name == JsonValue("default")    ? &chat
+                                              : name == JsonValue("tool_use") ? &with_tools
+                                                                              : nullptr;
+      if (to != nullptr) *to = ChatTemplate::parse(text.as_string(), fmt::format("{} chat_template {}", path, name.as_string()));
     }
   if (!chat)
     throw DataError(fmt::format("{}:{}: chat_template is neither a text nor a list with \"default\"; give --template FILE", path,

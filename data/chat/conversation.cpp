@@ -1,7 +1,6 @@
 #include "data/chat/conversation.h"
 
 #include <algorithm>
-#include <array>
 #include <iterator>
 #include <utility>
 
@@ -30,8 +29,8 @@ void read_arguments(JsonValue& message, const std::string& name, std::string_vie
   if (found == nullptr || !found->is_array()) return;
   JsonValue::Array calls = found->items();
   for (std::size_t i = 0; i < calls.size(); ++i) {
-    JsonValue* const function = calls[i].is_object() ? calls[i].find("function") : nullptr;
-    JsonValue* const text = function != nullptr && function->is_object() ? function->find("arguments") : nullptr;
+    JsonValue* const function = calls[i].find("function");
+    JsonValue* const text = function == nullptr ? nullptr : function->find("arguments");
     if (text == nullptr || !text->is_string()) continue;
     const std::string path = fmt::format("{}.tool_calls[{}].function.arguments", name, i);
     const JsonRules rules{.comments = false, .blame = ExitCode::kData, .first_line = text->line()};
@@ -140,10 +139,7 @@ JsonValue tools_of(const JsonValue& row, std::string_view source) {
 }  // namespace
 
 JsonValue chat_message(std::string_view role, std::string_view content) {
-  JsonValue out;
-  out.set("role", role);
-  out.set("content", content);
-  return out;
+  return JsonValue::Object{{"role", role}, {"content", content}};
 }
 
 Conversation read_conversation(const JsonValue& row, std::string_view source) {

@@ -1,15 +1,18 @@
 // Filters, tests and methods of chat templates, by name.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
 #include "data/chat/jinja_interpreter.h"
+#include "data/chat/python_text.h"
 
 namespace trident::jinja {
 
@@ -30,6 +33,19 @@ Filter find_filter(std::string_view name);
 Test find_test(std::string_view name);
 [[noreturn]] void refuse_filter(std::string_view name);
 [[noreturn]] void refuse_test(std::string_view name);
+
+// The names in a table of filters or of tests.
+std::string names_of(const auto& rows) {
+  std::string out;
+  for (const auto& row : rows) (out += out.empty() ? "" : " ") += row.name;
+  return out;
+}
+
+// A row whose names, with spaces between, have this one among them; or nullptr.
+auto row_of(const auto& rows, std::string_view name) {
+  const auto* const found = std::ranges::find_if(rows, [&](const auto& row) { return has_word(row.name, name); });
+  return found == std::end(rows) ? nullptr : found;
+}
 
 // Whether Python's type has such a method, and whether it is one that Jinja's sandbox hides.
 bool has_method(const Value& value, std::string_view name);

@@ -1,11 +1,8 @@
 // Methods of texts, dicts and loops, and what filters share with them.
 #include <algorithm>
 #include <cstdint>
-#include <iterator>
-#include <span>
 
 #include "core/json_reader.h"
-#include "core/utf8.h"
 #include "data/chat/jinja_filters.h"
 #include "data/chat/python_text.h"
 

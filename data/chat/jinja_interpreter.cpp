@@ -1,8 +1,6 @@
 #include "data/chat/jinja_interpreter.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <utility>
 
 #include "core/json_reader.h"
 #include "data/chat/jinja_filters.h"

@@ -1,9 +1,7 @@
 #include "data/chat/jinja_lexer.h"
 
-#include <algorithm>
 #include <array>
 #include <charconv>
-#include <cstdint>
 
 #include "core/json_reader.h"
 #include "core/utf8.h"

@@ -1,7 +1,6 @@
 #include "data/tokenizer/added_tokens.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
 #include <utility>
 

@@ -2,7 +2,6 @@
 // model, what is put around a text, a decoder. Ids equal those of Hugging Face's tokenizers library and of tiktoken.
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>

@@ -1,7 +1,6 @@
 #include "data/tokenizer/char_set.h"
 
 #include <algorithm>
-#include <cstdint>
 
 namespace trident {
 namespace {

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cstdint>
-#include <limits>
 
 namespace trident {
 namespace {

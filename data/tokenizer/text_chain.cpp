@@ -1,9 +1,6 @@
 #include "data/tokenizer/text_chain.h"
 
-#include <algorithm>
 #include <charconv>
-#include <cstdint>
-#include <span>
 #include <utility>
 
 #include "core/check.h"

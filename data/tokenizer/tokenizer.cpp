@@ -1,7 +1,5 @@
 #include "data/tokenizer/tokenizer.h"
 
-#include <cstdint>
-
 #include "core/check.h"
 
 namespace trident {

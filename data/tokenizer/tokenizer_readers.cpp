@@ -33,10 +33,9 @@ struct FoundFile {
 
 // The tokens that a tokenizer_config.json has by id, or nothing where it has no such table.
 std::optional<std::vector<AddedToken>> tokens_by_id(const JsonValue& config, const std::string& path) {
-  const JsonValue* const table = config.find("added_tokens_decoder");
-  if (table == nullptr || !table->is_object()) return std::nullopt;
+  if (!config.get("added_tokens_decoder").is_object()) return std::nullopt;
   std::vector<AddedToken> tokens;
-  for (const JsonMember& member : table->members()) {
+  for (const JsonMember& member : config.members_at("added_tokens_decoder")) {
     const JsonValue id = parse_json(member.key, path, {.blame = ExitCode::kData});
     tokens.push_back(read_added_token(member.value, &id, path + ": added_tokens_decoder"));
   }
@@ -93,10 +92,9 @@ void add_named_tokens(const std::string& folder, const JsonValue& config, ChainP
     for (const AddedToken& token : named) names.insert(token.content);
     const JsonValue root = object_in(old_path);
     for (const JsonMember& member : root.members()) {
-      JsonValue item;
-      item.set("content", member.key);
-      item.set("special", names.contains(member.key));
-      item.set("normalized", !names.contains(member.key));
+      const bool is_special = names.contains(member.key);
+      const JsonValue item =
+          JsonValue::Object{{"content", member.key}, {"special", is_special}, {"normalized", !is_special}};
       tokens.push_back(read_added_token(item, &member.value, old_path));
     }
     std::ranges::stable_sort(tokens, {}, &AddedToken::id);
@@ -111,10 +109,8 @@ namespace {
 void read_beside(const std::string& folder, ChainParts& parts) {
   const JsonValue config = tokenizer_config_of(folder);
   if (!parts.is_ranks) add_named_tokens(folder, config, parts);
-  const auto text_of = [&](std::string_view key) -> std::string {
-    const JsonValue* value = config.find(key);
-    if (value != nullptr && value->is_object()) value = value->find("content");
-    return value != nullptr && value->is_string() ? value->as_string() : "";
+  const auto text_of = [&](std::string_view key) {
+    return config.get(key).is_object() ? config.get(key).text_at("content") : config.text_at(key);
   };
   if (parts.bos.empty()) parts.bos = text_of("bos_token");
   if (parts.pad.empty()) parts.pad = text_of("pad_token");
@@ -201,8 +197,7 @@ ChainParts parts_of_pair(const FoundFile& file, const TokenizerSource&) {
 bool read_qwen_config(const std::string& folder, bool needs_pattern, bool needs_special, ChainParts& parts) {
   const std::string path = folder + "/tokenizer_config.json";
   const JsonValue config = tokenizer_config_of(folder);
-  const JsonValue* const kind = config.find("tokenizer_class");
-  const bool is_qwen = kind != nullptr && kind->is_string() && kind->as_string().starts_with("Qwen2Tokenizer");
+  const bool is_qwen = config.text_at("tokenizer_class").starts_with("Qwen2Tokenizer");
   if (needs_pattern && !is_qwen) return false;
   std::optional<std::vector<AddedToken>> tokens;
   if (needs_special && !(tokens = tokens_by_id(config, path))) return false;

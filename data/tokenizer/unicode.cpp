@@ -1,10 +1,7 @@
 #include "data/tokenizer/unicode.h"
 
 #include <algorithm>
-#include <array>
 #include <cctype>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <iterator>
 #include <utility>

@@ -1,10 +1,8 @@
 #include "data/tokenizer/vocabulary_files.h"
 
 #include <algorithm>
-#include <cstdint>
 
 #include "core/check.h"
-#include "core/json_reader.h"
 #include "core/printable.h"
 #include "data/tokenizer/json_part.h"
 

@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "core/check.h"
@@ -388,16 +386,12 @@ void read_model(const JsonValue& value, TokenizerJson& json, ChainParts& parts) 
 }  // namespace
 
 AddedToken read_added_token(const JsonValue& item, const JsonValue* id, const std::string& where) {
-  const JsonValue* const content = item.find("content");
-  if (content == nullptr || !content->is_string() || content->as_string().empty() || id == nullptr || !id->is_integer() ||
-      id->as_integer() < 0 || id->as_integer() >= kMaxTokens)
+  std::string content = item.text_at("content");
+  if (content.empty() || id == nullptr || !id->is_integer() || id->as_integer() < 0 || id->as_integer() >= kMaxTokens)
     throw DataError(fmt::format("{} has {}, expected an object with content and id below {}; copy the file again", where,
                                 in_quotes(to_json_text(item)), kMaxTokens));
-  const auto is_set = [&](std::string_view key) {
-    const JsonValue* value = item.find(key);
-    return value != nullptr && value->is_bool() && value->as_bool();
-  };
-  return {content->as_string(), static_cast<std::int32_t>(id->as_integer()),
+  const auto is_set = [&](std::string_view key) { return item.get(key) == JsonValue(true); };
+  return {std::move(content), static_cast<std::int32_t>(id->as_integer()),
           is_set("single_word"), is_set("lstrip"), is_set("rstrip"), is_set("normalized"), is_set("special")};
 }
 

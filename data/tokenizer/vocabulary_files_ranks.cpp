@@ -1,7 +1,6 @@
 #include "data/tokenizer/vocabulary_files.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cstdint>
 #include <optional>
@@ -154,10 +153,9 @@ ChainParts read_tekken(std::string_view content, const std::string& path) {
   const auto rank_in = [&] {
     std::size_t left = kMaxRankValues;
     const JsonValue item = scanner.value(left);
-    const JsonValue *const bytes = item.find("token_bytes"), *const rank = item.find("rank");
     std::optional<std::string> token;
-    if (bytes != nullptr && bytes->is_string()) token = from_base64(bytes->as_string());
-    if (!token || rank == nullptr || *rank != JsonValue(std::ssize(ranks)))
+    if (const JsonValue& bytes = item.get("token_bytes"); bytes.is_string()) token = from_base64(bytes.as_string());
+    if (!token || item.get("rank") != JsonValue(std::ssize(ranks)))
       throw DataError(fmt::format("{}: vocab[{}] has no token_bytes in base64, or a rank that is not its place; {}", path,
                                   ranks.size(), kRankRemedy));
     ranks.push_back({*token, 0});

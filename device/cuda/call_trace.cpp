@@ -1,8 +1,5 @@
 #include "device/cuda/call_trace.h"
 
-#include <algorithm>
-#include <cstdint>
-
 #include "device/no_allocation.h"
 
 namespace trident {

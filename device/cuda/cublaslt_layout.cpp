@@ -1,7 +1,6 @@
 #include "device/cuda/cublaslt_layout.h"
 
 #include <array>
-#include <cstdint>
 #include <limits>
 
 #include "core/at.h"

@@ -1,6 +1,5 @@
 #include "device/cuda/cublaslt_plan.h"
 
-#include <cstdint>
 #include <utility>
 
 #include "core/check.h"

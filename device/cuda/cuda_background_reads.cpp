@@ -1,6 +1,5 @@
 #include "device/cuda/cuda_background_reads.h"
 
-#include <cstdint>
 #include <memory>
 
 #include "core/check.h"

@@ -1,6 +1,5 @@
 #include "device/cuda/cuda_device.h"
 
-#include <cstdint>
 #include <cstring>
 #include <utility>
 

@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 
 #include "core/check.h"
 #include "core/host_name.h"

@@ -1,7 +1,6 @@
 #include "device/cuda/cuda_graphs.h"
 
 #include <bit>
-#include <cstdint>
 #include <memory>
 #include <type_traits>
 

@@ -1,6 +1,5 @@
 #include "device/cuda/cuda_memory.h"
 
-#include <cstdint>
 #include <cstring>
 
 #include "core/check.h"

@@ -1,7 +1,6 @@
 #include "device/cuda/cuda_ops.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <optional>
 
 #include "core/check.h"

@@ -1,6 +1,5 @@
 #include "device/cuda/cuda_stream.h"
 
-#include <cstdint>
 #include <utility>
 
 #include "core/check.h"

@@ -1,7 +1,5 @@
 #include "device/cuda/cudnn_attention_graphs.h"
 
-#include <cstdint>
-
 #include <fmt/core.h>
 
 #include "core/check.h"

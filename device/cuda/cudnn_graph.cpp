@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdint>
 
 #include "core/check.h"
 #include "device/cuda/blamed_error.h"

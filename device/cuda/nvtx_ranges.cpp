@@ -1,7 +1,5 @@
 #include "device/cuda/nvtx_ranges.h"
 
-#include <cstdint>
-
 #include <nvtx3/nvToolsExt.h>
 
 namespace trident {

@@ -1,7 +1,6 @@
 #include "device/dry/dry_device.h"
 
 #include <bit>
-#include <cstdint>
 #include <cstring>
 #include <limits>
 

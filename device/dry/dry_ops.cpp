@@ -1,8 +1,6 @@
 #include "device/dry/dry_ops.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <string_view>
 
 #include "core/check.h"
 

@@ -1,9 +1,5 @@
 #include "device/host/cpu_stream.h"
 
-#include <algorithm>
-#include <cstdint>
-#include <utility>
-
 #include "core/check.h"
 #include "core/clock.h"
 #include "device/no_allocation.h"

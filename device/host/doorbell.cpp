@@ -6,7 +6,6 @@
 
 #include <climits>
 #include <cmath>
-#include <cstdint>
 #include <ctime>
 
 namespace trident {

@@ -110,8 +110,7 @@ class Exporter {
     if (stored != tensors_.size())
       throw DataError(fmt::format("{}: has {} tensors, expected {} by its configuration; use another checkpoint", source_.folder,
                                   stored, tensors_.size()));
-    const JsonValue* const left_out = manifest.writer.is_object() ? manifest.writer.find(kLeftOutOfNames) : nullptr;
-    const std::string prefix = left_out != nullptr && left_out->is_string() ? left_out->as_string() : "";
+    const std::string prefix = manifest.writer.text_at(kLeftOutOfNames);
     for (const ManifestTensor& tensor : tensors_)
       names_.push_back(tensor.name.starts_with(prefix) ? tensor.name.substr(prefix.size()) : tensor.name);
   }
@@ -242,10 +241,8 @@ class Exporter {
   // Ids of special tokens that the model's keys name.
   JsonValue::Object special_ids() const {
     JsonValue::Object ids;
-    const JsonValue* const model = source_.manifest.config.find("model");
     for (const std::string_view key : {"bos_token_id", "eos_token_id", "pad_token_id"})
-      if (const JsonValue* id = model == nullptr ? nullptr : model->find(key); id != nullptr)
-        ids.push_back({std::string(key), *id});
+      if (const JsonValue* id = source_.manifest.config.get("model").find(key)) ids.push_back({std::string(key), *id});
     return ids;
   }
 
@@ -262,7 +259,7 @@ class Exporter {
       write_file(path, to_json_text(json, 2) + "\n");
     };
     write(kConfigName, ends.front());
-    write(kGenerationName, JsonValue(JsonValue::Array(ends.begin(), ends.end())));
+    write(kGenerationName, JsonValue(ends));
   }
 
   // `folder`: that training began with.

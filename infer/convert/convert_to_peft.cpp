@@ -59,7 +59,7 @@ JsonValue peft_config_json(const TrainConfig& config, const ModelConfig& model, 
   const std::vector<std::string> names = names_of(spec.modules, model);
   JsonValue::Array modules(names.begin(), names.end());
   std::map<std::string, JsonValue> keys;
-  keys["base_model_name_or_path"] = base ? JsonValue(*base) : JsonValue();
+  keys["base_model_name_or_path"] = base;
   keys["bias"] = "none";
   keys["fan_in_fan_out"] = block_names(model, 0).transposed_on_disk;
   keys["inference_mode"] = true;

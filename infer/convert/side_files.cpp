@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstdint>
 #include <filesystem>
-#include <string_view>
 
 #include "core/file_io.h"
 

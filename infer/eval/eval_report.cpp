@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <cstdint>
 #include <numbers>
 
 #include "core/counted.h"
@@ -17,7 +16,7 @@ void add(JsonValue& json, const LossSum& sum, bool knows_bytes) {
   json.set("ppl", sum.perplexity());
   json.set("mean_token_accuracy", sum.token_accuracy());
   const std::optional<double> bits = knows_bytes ? sum.bits_per_byte() : std::nullopt;
-  json.set("bits_per_byte", bits ? JsonValue(*bits) : JsonValue());
+  json.set("bits_per_byte", bits);
   json.set("tokens", sum.tokens);
   json.set("bytes", knows_bytes ? JsonValue(sum.bytes) : JsonValue());
 }
@@ -49,13 +48,10 @@ std::string line_of(const LossSum& sum, bool knows_bytes) {
 
 JsonValue::Array answers_of(const ChoicesReport& choices) {
   JsonValue::Array answers;
-  for (const QuestionReport& question : choices.each) {
-    JsonValue item;
-    item.set("log_likelihoods", JsonValue::Array(question.log_likelihoods.begin(), question.log_likelihoods.end()));
-    item.set("chosen", question.chosen);
-    item.set("chosen_norm", question.chosen_normalised ? JsonValue(*question.chosen_normalised) : JsonValue());
-    answers.push_back(std::move(item));
-  }
+  for (const QuestionReport& question : choices.each)
+    answers.push_back(JsonValue::Object{{"log_likelihoods", question.log_likelihoods},
+                                        {"chosen", question.chosen},
+                                        {"chosen_norm", question.chosen_normalised}});
   return answers;
 }
 
@@ -76,7 +72,7 @@ std::optional<double> LossSum::bits_per_byte() const {
 JsonValue to_json(const EvalReport& report) {
   JsonValue json;
   json.set("model", report.model);
-  json.set("step", report.updates ? JsonValue(*report.updates) : JsonValue());
+  json.set("step", report.updates);
   if (!report.sets.empty()) add(json, sum_of(report), report.knows_bytes);
   if (report.sets.size() > 1) {
     JsonValue sets;
@@ -90,7 +86,7 @@ JsonValue to_json(const EvalReport& report) {
   } else if (!report.sets.empty() && !report.sets.front().documents.empty()) {
     json.set("documents", documents_of(report.sets.front(), report.knows_bytes));
   }
-  if (!report.token_nats.empty()) json.set("token_losses", JsonValue::Array(report.token_nats.begin(), report.token_nats.end()));
+  if (!report.token_nats.empty()) json.set("token_losses", report.token_nats);
   if (report.choices) {
     const ChoicesReport& choices = *report.choices;
     json.set("acc", share(choices.right, choices));

@@ -1,7 +1,6 @@
 #include "infer/eval/eval_windows.h"
 
 #include <algorithm>
-#include <cstdint>
 
 #include "core/check.h"
 

@@ -1,7 +1,6 @@
 #include "infer/generate/generate_times.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
 #include <span>
 #include <utility>
@@ -140,10 +139,8 @@ std::string to_text(const GenerateTimes& times) {
 }
 
 JsonValue to_json(const GenerateTimes& times) {
-  JsonValue out;
-  out.set("prompts", to_json(summarize_prompts(times), "flops", "flops_per_second"));
-  out.set("steps", to_json(summarize_steps(times), "bytes", "bytes_per_second"));
-  return out;
+  return JsonValue::Object{{"prompts", to_json(summarize_prompts(times), "flops", "flops_per_second")},
+                           {"steps", to_json(summarize_steps(times), "bytes", "bytes_per_second")}};
 }
 
 }  // namespace trident

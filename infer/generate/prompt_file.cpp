@@ -1,6 +1,5 @@
 #include "infer/generate/prompt_file.h"
 
-#include <cstdint>
 #include <sstream>
 
 #include "core/file_io.h"
@@ -13,16 +12,14 @@ namespace {
 Prompt json_prompt(const std::string& line, const std::string& where) {
   const JsonValue value = parse_json(line, where, {.comments = false, .blame = ExitCode::kData});
   if (value.is_string()) return {.text = value.as_string()};
-  const JsonValue* const text = value.is_object() ? value.find("prompt") : nullptr;
-  if (text != nullptr && text->is_string()) return {.text = text->as_string()};
-  const JsonValue* const list = value.is_object() ? value.find("ids") : nullptr;
+  if (value.get("prompt").is_string()) return {.text = value.text_at("prompt")};
   const auto refuse = [&] {
     throw DataError(fmt::format(
         "{}: not a prompt; a line is a JSON text, or an object with \"prompt\" (a text) or \"ids\" (whole numbers)", where));
   };
-  if (list == nullptr || !list->is_array()) refuse();
+  if (!value.get("ids").is_array()) refuse();
   Prompt prompt;
-  for (const JsonValue& id : list->items()) {
+  for (const JsonValue& id : value.items_at("ids")) {
     if (!id.is_integer() || id.as_integer() < 0 || id.as_integer() > INT32_MAX) refuse();
     prompt.ids.push_back(static_cast<std::int32_t>(id.as_integer()));
   }

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <iterator>
 #include <memory>
 #include <span>
@@ -166,10 +165,9 @@ std::string take_generation_config(const GenerateOptions& options, const Weights
   const auto is_given = [&](std::string_view flag) { return std::ranges::find(options.given, flag) != options.given.end(); };
   std::string taken, left;
   const auto value_of = [&](const char* key) -> std::optional<double> {
-    const JsonValue* const value = json.is_object() ? json.find(key) : nullptr;
-    if (value == nullptr || value->is_null()) return std::nullopt;
-    if (!value->is_number()) throw DataError(fmt::format("{}: {} = {}: must be a number", path, key, to_json_text(*value)));
-    return value->as_number();
+    if (const JsonValue& value = json.get(key); !value.is_null() && !value.is_number())
+      throw DataError(fmt::format("{}: {} = {}: must be a number", path, key, to_json_text(value)));
+    return json.number_at(key);
   };
   const auto say = [](std::string& text, const char* key, double value) {
     text += fmt::format("{}{} {}", text.empty() ? "" : ", ", key, value);
@@ -185,9 +183,8 @@ std::string take_generation_config(const GenerateOptions& options, const Weights
     say(taken, key, *value);
   };
   take("repetition_penalty", "--repetition-penalty", sampling.repetition_penalty);
-  const JsonValue* const draws = json.is_object() ? json.find("do_sample") : nullptr;
   const auto of_draws = {"--temperature", "--top-k", "--top-p", "--seed"};
-  if (!sampling.is_greedy() && draws != nullptr && *draws == JsonValue(false) && std::ranges::none_of(of_draws, is_given)) {
+  if (!sampling.is_greedy() && json.get("do_sample") == JsonValue(false) && std::ranges::none_of(of_draws, is_given)) {
     sampling.temperature = 0;
     taken += taken.empty() ? "do_sample false" : ", do_sample false";
   }

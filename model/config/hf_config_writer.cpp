@@ -2,8 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -18,8 +16,6 @@ constexpr std::array<std::string_view, 8> kClassNames{
     "GPT2LMHeadModel", "LlamaForCausalLM", "Qwen2ForCausalLM", "Qwen3ForCausalLM", "MistralForCausalLM", "OlmoForCausalLM",
     "Olmo2ForCausalLM", "Phi3ForCausalLM"};
 
-JsonValue list_of(const std::vector<double>& values) { return JsonValue::Array(values.begin(), values.end()); }
-
 void set_given(JsonValue& object, std::string_view key, const std::optional<double>& value) {
   if (value) object.set(key, *value);
 }
@@ -30,8 +26,8 @@ JsonValue rope_scaling(const RopeConfig& rope, ModelFamily family) {
   object.set("rope_type", to_string(rope.scaling));
   if (family == ModelFamily::kPhi3) object.set("type", to_string(rope.scaling));  // its own code reads no other spelling
   if (rope.scaling == RopeScaling::kLongRope) {
-    object.set("short_factor", list_of(rope.short_factors));
-    object.set("long_factor", list_of(rope.long_factors));
+    object.set("short_factor", rope.short_factors);
+    object.set("long_factor", rope.long_factors);
     if (family != ModelFamily::kPhi3) object.set("factor", rope.factor);
   } else {
     object.set("factor", rope.factor);

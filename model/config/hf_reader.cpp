@@ -1,7 +1,6 @@
 #include "model/config/hf_reader.h"
 
 #include <algorithm>
-#include <cstdint>
 
 #include "core/check.h"
 #include "core/nearest_name.h"

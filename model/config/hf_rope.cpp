@@ -1,9 +1,7 @@
 #include "model/config/hf_rope.h"
 
-#include <cstdint>
 #include <string>
 #include <string_view>
-#include <utility>
 #include <vector>
 
 #include "core/check.h"

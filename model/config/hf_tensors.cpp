@@ -1,7 +1,6 @@
 #include "model/config/hf_tensors.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <utility>
 
 #include "model/config/param_names.h"

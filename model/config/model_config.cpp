@@ -1,8 +1,6 @@
 #include "model/config/model_config.h"
 
 #include <cmath>
-#include <cstdint>
-#include <string>
 
 #include "core/check.h"
 

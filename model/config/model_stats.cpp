@@ -1,6 +1,5 @@
 #include "model/config/model_stats.h"
 
-#include <cstdint>
 #include <string>
 
 #include "core/name_pattern.h"

@@ -1,7 +1,5 @@
 #include "model/config/param_names.h"
 
-#include <cstdint>
-
 #include <fmt/core.h>
 
 namespace trident {

@@ -1,7 +1,5 @@
 #include "parallel/communicator/collective_call.h"
 
-#include <cstdint>
-
 #include "core/at.h"
 #include "core/check.h"
 

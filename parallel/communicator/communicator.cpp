@@ -1,8 +1,6 @@
 #include "parallel/communicator/communicator.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <numeric>
 #include <utility>
 
 #include "core/check.h"

@@ -1,7 +1,6 @@
 #include "parallel/communicator/host_communicator.h"
 
 #include <algorithm>
-#include <cstdint>
 
 #include "core/check.h"
 

@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cstdint>
 #include <cstring>
 #include <filesystem>
-#include <optional>
 #include <sstream>
 #include <system_error>
 

@@ -1,7 +1,6 @@
 // Operations of communicators of host memory, as a stream sees them: issued in an order that all ranks share, then polled.
 #pragma once
 
-#include <cstdint>
 #include <span>
 #include <string>
 #include <vector>

@@ -1,8 +1,6 @@
 #include "parallel/communicator/status_board.h"
 
 #include <bit>
-#include <cstddef>
-#include <cstdint>
 #include <cstring>
 
 #include "core/clock.h"

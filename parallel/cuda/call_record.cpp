@@ -1,7 +1,5 @@
 #include "parallel/cuda/call_record.h"
 
-#include <cstdint>
-
 #include <fmt/core.h>
 
 #include "core/at.h"

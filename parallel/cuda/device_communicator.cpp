@@ -1,6 +1,5 @@
 #include "parallel/cuda/device_communicator.h"
 
-#include <cstdint>
 #include <utility>
 
 #include "core/check.h"

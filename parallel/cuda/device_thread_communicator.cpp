@@ -1,6 +1,5 @@
 #include "parallel/cuda/device_thread_communicator.h"
 
-#include <cstdint>
 #include <set>
 
 #include "core/at.h"

@@ -1,7 +1,6 @@
 #include "parallel/cuda/host_staged_communicator.h"
 
 #include <algorithm>
-#include <cstdint>
 
 #include "core/check.h"
 #include "core/int_math.h"

@@ -1,10 +1,6 @@
 #include "parallel/cuda/lane_operation.h"
 
-#include <algorithm>
-#include <cstdint>
-
 #include "core/at.h"
-#include "core/check.h"
 #include "device/no_allocation.h"
 
 namespace trident {

@@ -1,7 +1,6 @@
 #include "parallel/cuda/nccl_communicator.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <cstring>
 #include <exception>
 

@@ -1,7 +1,6 @@
 #include "parallel/cuda/nccl_watch.h"
 
 #include <algorithm>
-#include <cstdint>
 
 #include <fmt/ranges.h>
 

@@ -2,11 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <algorithm>
-#include <cstdint>
-
-#include "core/at.h"
-
 namespace trident {
 namespace {
 

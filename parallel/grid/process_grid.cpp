@@ -1,6 +1,5 @@
 #include "parallel/grid/process_grid.h"
 
-#include <algorithm>
 #include <cstdint>
 
 #include "core/check.h"

@@ -5,9 +5,7 @@
 #pragma once
 
 #include <array>
-#include <cstdint>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/parallel_axis.h"

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "core/check.h"
 #include "core/clock.h"
 #include "parallel/communicator/peer_failure.h"
 #include "parallel/health/lifeline_dial.h"

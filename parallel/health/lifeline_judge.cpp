@@ -3,8 +3,6 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdint>
-#include <map>
 #include <utility>
 
 namespace trident {

@@ -6,7 +6,6 @@
 #include <bit>
 #include <cerrno>
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
 #include <type_traits>
 

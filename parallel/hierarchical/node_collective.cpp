@@ -1,11 +1,9 @@
 #include "parallel/hierarchical/node_collective.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <numeric>
 #include <utility>
 
-#include "core/at.h"
 #include "core/check.h"
 #include "core/int_math.h"
 

@@ -1,7 +1,6 @@
 #include "parallel/mpi/mpi_group.h"
 
 #include <array>
-#include <cstdint>
 #include <numeric>
 
 #include "core/int_math.h"

@@ -1,7 +1,6 @@
 #include "parallel/mpi/mpi_wire.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <utility>
 
 #include "core/at.h"

@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <cstdint>
 #include <cstdlib>
 #include <optional>
 #include <thread>
-#include <utility>
 
 #include "core/at.h"
 #include "core/clock.h"

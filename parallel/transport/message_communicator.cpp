@@ -1,6 +1,5 @@
 #include "parallel/transport/message_communicator.h"
 
-#include <cstdint>
 #include <limits>
 #include <utility>
 

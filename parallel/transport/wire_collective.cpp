@@ -2,14 +2,11 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdint>
-#include <cstring>
 #include <limits>
 
 #include "core/at.h"
 #include "core/tsan_announce.h"
 #include "device/no_allocation.h"
-#include "parallel/communicator/rank_order_sum.h"
 
 namespace trident {
 namespace {

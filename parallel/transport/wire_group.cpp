@@ -1,7 +1,5 @@
 #include "parallel/transport/wire_group.h"
 
-#include <algorithm>
-#include <cstdint>
 #include <cstring>
 #include <utility>
 

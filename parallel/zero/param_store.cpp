@@ -2,12 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <cstring>
-#include <span>
 #include <string>
 
-#include "core/at.h"
 #include "core/bf16.h"
 #include "core/f16.h"
 #include "device/operations.h"

@@ -1,7 +1,6 @@
 #include "parallel/zero/shard_spec.h"
 
 #include <algorithm>
-#include <cstdint>
 
 #include "core/check.h"
 

@@ -2,7 +2,6 @@
 // rank holds. Pure values; everything that moves parameters (initialisation, ZeRO, checkpoints, tests) reads them from here.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <string>
 #include <vector>

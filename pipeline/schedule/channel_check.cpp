@@ -1,6 +1,5 @@
 #include "pipeline/schedule/channel_check.h"
 
-#include <cstdint>
 #include <deque>
 
 #include "core/at.h"

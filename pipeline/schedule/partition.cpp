@@ -1,9 +1,7 @@
 #include "pipeline/schedule/partition.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <limits>
-#include <numeric>
 
 #include <fmt/ranges.h>
 

@@ -1,8 +1,8 @@
 #include "pipeline/schedule/schedule.h"
 
-#include <algorithm>
+#include <fmt/format.h>
 
-#include "core/check.h"
+#include <algorithm>
 
 namespace trident {
 

@@ -2,12 +2,6 @@
 // buffer numbers; none reorders what an earlier pass placed.
 #include "pipeline/schedule/step_program.h"
 
-#include <algorithm>
-#include <array>
-#include <cstdint>
-#include <utility>
-
-#include "core/at.h"
 #include "core/check.h"
 #include "core/int_math.h"
 #include "pipeline/schedule/memory_places.h"

@@ -5,7 +5,6 @@
 #include <map>
 #include <tuple>
 
-#include "core/at.h"
 #include "core/check.h"
 
 namespace trident {

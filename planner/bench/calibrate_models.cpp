@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdint>
 
 #include "device/cpu/multiply_rates.h"
 #include "train/plan/machine.h"

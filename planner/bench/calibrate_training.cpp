@@ -3,14 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <cstdint>
 #include <map>
 #include <memory>
-#include <span>
-#include <string>
 #include <utility>
 #include <variant>
-#include <vector>
 
 #include "core/at.h"
 #include "core/clock.h"

@@ -1,8 +1,5 @@
 #include "planner/bench/random_samples.h"
 
-#include <cstddef>
-#include <cstdint>
-
 #include "core/at.h"
 #include "core/philox.h"
 

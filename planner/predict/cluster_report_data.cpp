@@ -56,7 +56,7 @@ JsonValue step_json(const ClusterReport& report) {
 JsonValue advice_json(const std::vector<PricedChange>& advice) {
   JsonValue::Array list;
   for (const PricedChange& change : advice)
-    list.push_back(JsonValue::Object{{"settings", JsonValue::Array(change.settings.begin(), change.settings.end())},
+    list.push_back(JsonValue::Object{{"settings", change.settings},
                                      {"seconds", change.seconds},
                                      {"bytes", change.bytes},
                                      {"fits", change.fits}});

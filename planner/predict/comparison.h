@@ -11,7 +11,6 @@
 // the ranks that can work at once, and all of an instruction's communication is in its work.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>

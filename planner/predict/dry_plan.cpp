@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cstddef>
-#include <cstdint>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -15,7 +14,6 @@
 #include "model/config/model_stats.h"
 #include "report/table.h"
 #include "train/config/rank_count.h"
-#include "train/launch/prepare_run.h"
 #include "train/plan/core_share.h"
 #include "train/plan/machine.h"
 #include "train/plan/preflight.h"

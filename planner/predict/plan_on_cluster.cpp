@@ -1,7 +1,5 @@
 #include "planner/predict/plan_on_cluster.h"
 
-#include <cstdint>
-
 #include "core/check.h"
 #include "planner/predict/plan_page.h"
 #include "planner/predict/plan_timeline.h"

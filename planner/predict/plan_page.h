@@ -2,8 +2,6 @@
 // and memory go.
 #pragma once
 
-#include <string>
-
 #include "planner/predict/cluster_report.h"
 #include "report/report_page.h"
 

@@ -1,10 +1,8 @@
 #include "planner/predict/plan_timeline.h"
 
 #include <array>
-#include <cstddef>
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <tuple>
 
 #include "train/log/trace_writer.h"

@@ -1,12 +1,10 @@
 // The prices that a run's step is predicted with: those of the processors or GPUs that it computes on.
 #pragma once
 
-#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "planner/price/cpu_rates.h"
 #include "planner/price/work_prices.h"

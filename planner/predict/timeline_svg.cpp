@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
 #include <string_view>
 #include <vector>
 
@@ -83,7 +82,6 @@ class TimelineDrawing {
 
  private:
   // ---- times
-  // ------------------------------------------------------------------------------------------------------------------------
 
   double elements(int unit) const { return static_cast<double>(at(plan_.units, unit).elements()); }
 
@@ -124,7 +122,6 @@ class TimelineDrawing {
   double opacity(int chunk) const { return chunks() > 1 ? 1 - (1 - kLightest) * chunk / (chunks() - 1) : 1; }
 
   // ---- pieces
-  // -----------------------------------------------------------------------------------------------------------------------
 
   void text(double at_x, double at_y, std::string_view style, std::string_view words) {
     out_ += fmt::format("<text x=\"{:.1f}\" y=\"{:.1f}\" class=\"{}\">{}</text>\n", at_x, at_y, style, words);

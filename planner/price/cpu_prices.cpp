@@ -2,12 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdint>
 #include <optional>
-#include <utility>
 #include <variant>
 
 #include "core/check.h"

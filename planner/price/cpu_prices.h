@@ -6,9 +6,7 @@
 #include <map>
 #include <span>
 #include <string>
-#include <string_view>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "planner/price/cpu_rates.h"

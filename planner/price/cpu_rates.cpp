@@ -5,7 +5,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdint>
 #include <span>
 #include <utility>
 
@@ -19,40 +18,43 @@ constexpr double kMostMicroseconds = 1e10;
 constexpr int kMostCores = 4096;
 constexpr std::array kDTypes{DType::kF32, DType::kBF16, DType::kF16};
 
-// An object of a profile: its numbers need no source, its tables have one.
-class ProfileObject : public SourcedObject {
+// An object of a profile: its numbers need no source, its tables have one. Each member goes where the caller has room for it.
+class ProfileReader : public SourcedObject {
  public:
-  ProfileObject(const JsonValue& json, std::string where)
-      : SourcedObject(json, std::move(where), kCalibrated) {}
+  ProfileReader(const JsonValue& json, std::string where) : SourcedObject(json, std::move(where), kCalibrated) {}
 
-  using SourcedObject::where;
-  int count(std::string_view key, int most) {
+  void count(std::string_view key, int& out) {
     const JsonValue& value = member(key);
-    if (!value.is_integer() || value.as_integer() < 1 || value.as_integer() > most)
-      refuse(key, fmt::format("must be a whole number from 1 to {}", most));
-    return static_cast<int>(value.as_integer());
+    if (!value.is_integer() || value.as_integer() < 1 || value.as_integer() > kMostCores)
+      refuse(key, fmt::format("must be a whole number from 1 to {}", kMostCores));
+    out = static_cast<int>(value.as_integer());
   }
   // In [0, most].
-  double number(std::string_view key, double most) {
+  void number(std::string_view key, double most, double& out) {
     const JsonValue& value = member(key);
     if (!value.is_number() || !(value.as_number() >= 0 && value.as_number() <= most))
       refuse(key, fmt::format("must be a number from 0 to {}", most));
-    return value.as_number();
+    out = value.as_number();
   }
-  DType dtype(std::string_view key) {
-    const std::string name = text(key);
+  void bytes(std::string_view key, double& out) { number(key, 1e13, out); }
+  // In the file in `unit` seconds.
+  void time(std::string_view key, double unit, double& out) { number(key, kMostMicroseconds, out), out *= unit; }
+  void dtype(std::string_view key, DType& out) {
+    const std::string name = SourcedObject::text(key);
     const auto* const found = std::ranges::find_if(kDTypes, [&](DType one) { return to_string(one) == name; });
     if (found == kDTypes.end()) refuse(key, fmt::format("{} is no dtype of a table; write f32, bf16 or f16", in_quotes(name)));
-    return *found;
+    out = *found;
   }
-  bool flag(std::string_view key) {
+  // An enumeration whose values are no and yes.
+  template <class YesOrNo>
+  void flag(std::string_view key, YesOrNo& out) {
     const JsonValue& value = member(key);
     if (!value.is_bool()) refuse(key, "must be true or false");
-    return value.as_bool();
+    out = value.as_bool() ? YesOrNo::kYes : YesOrNo::kNo;
   }
-  Transpose transpose(std::string_view key) { return flag(key) ? Transpose::kYes : Transpose::kNo; }
+  void text(std::string_view key, std::string& out) { out = SourcedObject::text(key); }
   // `axes` name lists of ascending sizes; `values` microseconds, one for each point.
-  LogTable table(std::span<const std::string_view> axes, std::string_view values, std::vector<double> beyond) {
+  void table(std::span<const std::string_view> axes, std::string_view values, std::vector<double> beyond, LogTable& out) {
     std::vector<std::vector<double>> sizes;
     std::size_t points = 1;
     for (const std::string_view axis : axes) {
@@ -64,14 +66,24 @@ class ProfileObject : public SourcedObject {
     if (seconds.size() != points)
       refuse(values, fmt::format("has {} values for {} points; write one for each", seconds.size(), points));
     for (double& value : seconds) value *= 1e-6;
-    return {std::move(sizes), std::move(seconds), std::move(beyond)};
+    out = {std::move(sizes), std::move(seconds), std::move(beyond)};
   }
-  const JsonValue::Array& list(std::string_view key) {
-    const JsonValue& value = member(key);
-    if (!value.is_array()) refuse(key, "must be a list of tables");
-    return value.items();
+  template <class Rows, class Members>
+  void tables(std::string_view key, Rows& rows, const Members& members) {
+    const JsonValue& list = member(key);
+    if (!list.is_array()) refuse(key, "must be a list of tables");
+    for (const JsonValue& item : list.items()) {
+      ProfileReader object(item, fmt::format("{}.{}[{}]", where(), key, rows.size()));
+      members(object, rows.emplace_back());
+      object.finish();
+    }
   }
-  ProfileObject object(std::string_view key) { return {member(key), fmt::format("{}.{}", where(), key)}; }
+  template <class Members>
+  void object(std::string_view key, const Members& members) {
+    ProfileReader object(member(key), fmt::format("{}.{}", where(), key));
+    members(object);
+    object.finish();
+  }
 
  private:
   std::vector<double> numbers(std::string_view key) {
@@ -90,163 +102,118 @@ class ProfileObject : public SourcedObject {
   }
 };
 
-template <class Table, class Read>
-std::vector<Table> read_tables(ProfileObject& file, std::string_view key, const Read& read) {
-  std::vector<Table> tables;
-  for (const JsonValue& item : file.list(key)) {
-    ProfileObject object(item, fmt::format("{}.{}[{}]", file.where(), key, tables.size()));
-    tables.push_back(read(object));
-    tables.back().source = object.text("source");
-    object.finish();
-  }
-  return tables;
-}
-
-CpuConstants read_constants(ProfileObject object, std::string& source) {
-  CpuConstants constants;
-  constants.step_seconds = 1e-6 * object.number("step_us", kMostMicroseconds);
-  constants.call_seconds = 1e-6 * object.number("call_us", kMostMicroseconds);
-  constants.collective_seconds = 1e-6 * object.number("collective_us", kMostMicroseconds);
-  constants.skew_root_seconds = 1e-3 * object.number("skew_root_us", kMostMicroseconds);
-  constants.shared_seconds = 1e-6 * object.number("shared_collective_us", kMostMicroseconds);
-  constants.shared_root_seconds = 1e-3 * object.number("shared_root_us", kMostMicroseconds);
-  source = object.text("source");
-  object.finish();
-  return constants;
-}
-
 // Four digits: more of a time nobody measures.
 double rounded(double value) {
   const double scale = std::pow(10.0, 3 - std::floor(std::log10(value)));
   return std::round(value * scale) / scale;
 }
 
-JsonValue numbers_json(const std::vector<double>& values, double unit) {
-  JsonValue::Array items;
-  for (const double value : values) {
-    const double shown = rounded(value / unit);
-    if (shown == std::floor(shown) && shown < 1e15)
-      items.emplace_back(static_cast<std::int64_t>(shown));
-    else
-      items.emplace_back(shown);
-  }
-  return items;
-}
+// The way back, member by member.
+struct ProfileWriter {
+  JsonValue json = {};
 
-void set_table(JsonValue& json, const LogTable& table, std::span<const std::string_view> axes, std::string_view values) {
-  for (std::size_t a = 0; a < axes.size(); ++a) json.set(axes[a], numbers_json(table.axes()[a], 1));
-  json.set(values, numbers_json(table.values(), 1e-6));
-}
+  void count(std::string_view key, int x) { json.set(key, x); }
+  void bytes(std::string_view key, double x) { json.set(key, std::round(x)); }
+  void time(std::string_view key, double unit, double x) {
+    const double seconds = 1e-6 / unit * x;
+    json.set(key, seconds > 0 ? rounded(1e6 * seconds) : 0.0);
+  }
+  void dtype(std::string_view key, DType x) { json.set(key, to_string(x)); }
+  template <class YesOrNo>
+  void flag(std::string_view key, YesOrNo x) {
+    json.set(key, x == YesOrNo::kYes);
+  }
+  void text(std::string_view key, const std::string& x) { json.set(key, x); }
+  void table(std::span<const std::string_view> axes, std::string_view values, const std::vector<double>&, const LogTable& x) {
+    for (std::size_t a = 0; a < axes.size(); ++a) numbers(axes[a], x.axes()[a], 1);
+    numbers(values, x.values(), 1e-6);
+  }
+  template <class Rows, class Members>
+  void tables(std::string_view key, const Rows& rows, const Members& members) {
+    JsonValue::Array all;
+    for (const auto& row : rows) {
+      ProfileWriter object;
+      members(object, row);
+      all.push_back(std::move(object.json));
+    }
+    json.set(key, std::move(all));
+  }
+  template <class Members>
+  void object(std::string_view key, const Members& members) {
+    ProfileWriter object;
+    members(object);
+    json.set(key, std::move(object.json));
+  }
+  void numbers(std::string_view key, const std::vector<double>& values, double unit) {
+    JsonValue::Array items;
+    for (const double value : values) {
+      const double shown = rounded(value / unit);
+      if (shown == std::floor(shown) && shown < 1e15)
+        items.emplace_back(static_cast<std::int64_t>(shown));
+      else
+        items.emplace_back(shown);
+    }
+    json.set(key, std::move(items));
+  }
+};
 
 constexpr std::array<std::string_view, 3> kProductAxes{"m", "n", "k"};
 constexpr std::array<std::string_view, 2> kAttentionAxes{"length", "head_dim"};
 constexpr std::array<std::string_view, 1> kByteAxes{"bytes"};
 
-std::vector<OperationTimes> read_operations(ProfileObject& file, std::string_view key, std::span<const std::string_view> axes,
-                                            std::string_view values, const std::vector<double>& beyond) {
-  return read_tables<OperationTimes>(file, key, [&](ProfileObject& o) {
-    return OperationTimes{o.count("threads", kMostCores), o.dtype("dtype"), o.text("operation"), o.table(axes, values, beyond), {}};
+// The one list of what a profile holds behind its heading, for reading and for writing.
+template <class Profile, class Rates>
+void visit_members(Profile& file, Rates& rates) {
+  file.object("constants", [&](auto& o) {
+    auto& c = rates.constants;
+    o.time("step_us", 1e-6, c.step_seconds), o.time("call_us", 1e-6, c.call_seconds);
+    o.time("collective_us", 1e-6, c.collective_seconds), o.time("skew_root_us", 1e-3, c.skew_root_seconds);
+    o.time("shared_collective_us", 1e-6, c.shared_seconds), o.time("shared_root_us", 1e-3, c.shared_root_seconds);
+    o.text("source", rates.constants_source);
   });
-}
-
-JsonValue::Array operations_json(const std::vector<OperationTimes>& tables, std::span<const std::string_view> axes,
-                                 std::string_view values) {
-  JsonValue::Array all;
-  for (const OperationTimes& t : tables) {
-    JsonValue& o = all.emplace_back();
-    o.set("threads", t.threads);
-    o.set("dtype", to_string(t.compute));
-    o.set("operation", t.operation);
-    set_table(o, t.seconds, axes, values);
-    o.set("source", t.source);
-  }
-  return all;
+  file.tables("memory", rates.memory, [](auto& o, auto& m) {
+    o.dtype("dtype", m.compute), o.bytes("process_bytes", m.process_bytes), o.bytes("rank_bytes", m.rank_bytes);
+    o.text("source", m.source);
+  });
+  file.tables("products", rates.products, [](auto& o, auto& t) {
+    o.count("threads", t.threads), o.dtype("dtype", t.in), o.flag("transpose_a", t.transpose_a);
+    o.flag("transpose_b", t.transpose_b), o.flag("accumulates", t.accumulate);
+    o.table(kProductAxes, "us", {1, 1, 1}, t.seconds), o.text("source", t.source);
+  });
+  const auto operations = [](std::span<const std::string_view> axes, std::string_view values, const std::vector<double>& beyond) {
+    return [=](auto& o, auto& t) {
+      o.count("threads", t.threads), o.dtype("dtype", t.compute), o.text("operation", t.operation);
+      o.table(axes, values, beyond, t.seconds), o.text("source", t.source);
+    };
+  };
+  file.tables("attention", rates.attention, operations(kAttentionAxes, "us_per_head", {2, 1}));
+  file.tables("operations", rates.operations, operations(kByteAxes, "us", {1}));
+  file.tables("collectives", rates.collectives, [](auto& o, auto& t) {
+    o.text("operation", t.operation), o.dtype("dtype", t.dtype), o.count("ranks", t.ranks), o.count("world", t.world);
+    o.table(kByteAxes, "us", {1}, t.seconds), o.text("source", t.source);
+  });
 }
 
 }  // namespace
 
 CpuRates cpu_rates_from_json(const JsonValue& json, const std::string& where) {
-  ProfileObject file(json, where);
+  ProfileReader file(json, where);
   CpuRates rates;
-  rates.name = file.text("name");
-  rates.processor = file.text("processor");
-  rates.cores = file.count("cores", kMostCores);
-  if (file.has("date")) rates.date = file.text("date");  // earlier versions did not write it
-  if (file.has("bf16_over_fp32")) rates.bf16_over_fp32 = file.number("bf16_over_fp32", 1e3);
-  rates.constants = read_constants(file.object("constants"), rates.constants_source);
-  rates.memory = read_tables<CpuMemory>(file, "memory", [](ProfileObject& o) {
-    return CpuMemory{o.dtype("dtype"), o.number("process_bytes", 1e13), o.number("rank_bytes", 1e13), {}};
-  });
-  rates.products = read_tables<ProductTimes>(file, "products", [](ProfileObject& o) {
-    return ProductTimes{o.count("threads", kMostCores),
-                        o.dtype("dtype"),
-                        o.transpose("transpose_a"),
-                        o.transpose("transpose_b"),
-                        o.flag("accumulates") ? Accumulate::kYes : Accumulate::kNo,
-                        o.table(kProductAxes, "us", {1, 1, 1}),
-                        {}};
-  });
-  rates.attention = read_operations(file, "attention", kAttentionAxes, "us_per_head", {2, 1});
-  rates.operations = read_operations(file, "operations", kByteAxes, "us", {1});
-  rates.collectives = read_tables<CollectiveTimes>(file, "collectives", [](ProfileObject& o) {
-    return CollectiveTimes{o.text("operation"),           o.dtype("dtype"),
-                           o.count("ranks", kMostCores),  o.count("world", kMostCores),
-                           o.table(kByteAxes, "us", {1}), {}};
-  });
+  file.text("name", rates.name), file.text("processor", rates.processor), file.count("cores", rates.cores);
+  if (file.has("date")) file.text("date", rates.date);  // earlier versions did not write it
+  if (file.has("bf16_over_fp32")) file.number("bf16_over_fp32", 1e3, rates.bf16_over_fp32.emplace());
+  visit_members(file, rates);
   file.finish();
   return rates;
 }
 
 JsonValue to_json(const CpuRates& rates) {
-  JsonValue json, constants;
-  json.set("name", rates.name);
-  json.set("processor", rates.processor);
-  json.set("cores", rates.cores);
-  if (!rates.date.empty()) json.set("date", rates.date);
-  if (rates.bf16_over_fp32) json.set("bf16_over_fp32", *rates.bf16_over_fp32);
-  const auto microseconds = [](double seconds) { return seconds > 0 ? rounded(1e6 * seconds) : 0.0; };
-  constants.set("step_us", microseconds(rates.constants.step_seconds));
-  constants.set("call_us", microseconds(rates.constants.call_seconds));
-  constants.set("collective_us", microseconds(rates.constants.collective_seconds));
-  constants.set("skew_root_us", microseconds(1e-3 * rates.constants.skew_root_seconds));
-  constants.set("shared_collective_us", microseconds(rates.constants.shared_seconds));
-  constants.set("shared_root_us", microseconds(1e-3 * rates.constants.shared_root_seconds));
-  constants.set("source", rates.constants_source);
-  json.set("constants", std::move(constants));
-
-  JsonValue::Array memory, products, collectives;
-  for (const CpuMemory& m : rates.memory) {
-    JsonValue& o = memory.emplace_back();
-    o.set("dtype", to_string(m.compute));
-    o.set("process_bytes", std::round(m.process_bytes));
-    o.set("rank_bytes", std::round(m.rank_bytes));
-    o.set("source", m.source);
-  }
-  for (const ProductTimes& t : rates.products) {
-    JsonValue& o = products.emplace_back();
-    o.set("threads", t.threads);
-    o.set("dtype", to_string(t.in));
-    o.set("transpose_a", t.transpose_a == Transpose::kYes);
-    o.set("transpose_b", t.transpose_b == Transpose::kYes);
-    o.set("accumulates", t.accumulate == Accumulate::kYes);
-    set_table(o, t.seconds, kProductAxes, "us");
-    o.set("source", t.source);
-  }
-  for (const CollectiveTimes& t : rates.collectives) {
-    JsonValue& o = collectives.emplace_back();
-    o.set("operation", t.operation);
-    o.set("dtype", to_string(t.dtype));
-    o.set("ranks", t.ranks);
-    o.set("world", t.world);
-    set_table(o, t.seconds, kByteAxes, "us");
-    o.set("source", t.source);
-  }
-  json.set("memory", std::move(memory));
-  json.set("products", std::move(products));
-  json.set("attention", operations_json(rates.attention, kAttentionAxes, "us_per_head"));
-  json.set("operations", operations_json(rates.operations, kByteAxes, "us"));
-  json.set("collectives", std::move(collectives));
-  return json;
+  ProfileWriter file;
+  file.text("name", rates.name), file.text("processor", rates.processor), file.count("cores", rates.cores);
+  if (!rates.date.empty()) file.text("date", rates.date);
+  if (rates.bf16_over_fp32) file.json.set("bf16_over_fp32", *rates.bf16_over_fp32);
+  visit_members(file, rates);
+  return std::move(file.json);
 }
 
 std::string name_of_profile(const CpuRates& rates) {

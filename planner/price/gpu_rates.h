@@ -5,7 +5,6 @@
 // keys and missing ones but peak_tf32_tflops, peak_fp32_tflops and gemm.least_width.
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>

@@ -1,7 +1,6 @@
 #include "planner/price/step_ops.h"
 
 #include <algorithm>
-#include <cstdint>
 
 #include "core/at.h"
 #include "core/check.h"

@@ -1,16 +1,10 @@
 #include "planner/price/step_price.h"
 
 #include <algorithm>
-#include <array>
-#include <cstddef>
-#include <cstdint>
 #include <numeric>
-#include <string_view>
 #include <utility>
 #include <variant>
-#include <vector>
 
-#include "core/at.h"
 #include "core/check.h"
 #include "planner/price/step_ops.h"
 

@@ -6,7 +6,6 @@
 // first, instruction by instruction, which is O(instructions x (ranks + cores)).
 #pragma once
 
-#include <cstdint>
 #include <vector>
 
 #include "pipeline/schedule/task_engine.h"

@@ -1,7 +1,6 @@
 #include "planner/search/layout_memory.h"
 
 #include <algorithm>
-#include <cstdint>
 
 #include "core/at.h"
 #include "core/int_math.h"

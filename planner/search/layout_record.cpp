@@ -1,7 +1,6 @@
 #include "planner/search/layout_record.h"
 
 #include <algorithm>
-#include <cstddef>
 #include <cstdint>
 #include <map>
 #include <tuple>

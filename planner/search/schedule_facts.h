@@ -1,7 +1,6 @@
 // Layouts with the same pipeline schedule share these facts about its memory and messages, without units. Pure.
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <mutex>
 #include <vector>

@@ -6,12 +6,10 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
-#include <cstdint>
 #include <iterator>
 #include <limits>
 #include <memory>
 #include <mutex>
-#include <optional>
 
 #include "core/at.h"
 #include "core/check.h"
@@ -19,7 +17,6 @@
 #include "core/for_each_index.h"
 #include "core/number_text.h"
 #include "model/config/model_stats.h"
-#include "planner/predict/cluster_forecast.h"
 #include "planner/search/layout_costs.h"
 #include "planner/search/search_refusals.h"
 #include "planner/search/search_text.h"
@@ -153,7 +150,7 @@ class Search {
 
  private:
   void refuse_tuning() const {
-    const TrainedParts& parts = request_.config.train;
+    const auto& parts = request_.config.train;
     const bool adapts = request_.config.adapter.type.has_value();
     if (!adapts && parts.only.empty() && parts.freeze.empty()) return;
     throw ConfigError(

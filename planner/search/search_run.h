@@ -1,7 +1,6 @@
 // The search for layouts of a configuration's model on a cluster or on processors: `trident plan search`.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <optional>

@@ -6,12 +6,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
-#include <string>
 #include <utility>
 
 #include "core/at.h"
 #include "core/counted.h"
+#include "core/json_by_name.h"
 #include "core/number_text.h"
 #include "planner/predict/cluster_report.h"
 #include "planner/price/step_price.h"
@@ -140,7 +139,6 @@ JsonValue sync_of(const SearchLayout& layout) { return layout.reduces_once ? Jso
 
 JsonValue json_of(const FoundLayout& found) {
   const SearchLayout& layout = found.layout;
-  JsonValue::Object parts, memory;
   JsonValue::Array variations;
   for (const TimedLayout& other : found.variations)
     variations.push_back(JsonValue::Object{{"layout", to_string(other.layout)},
@@ -148,9 +146,6 @@ JsonValue json_of(const FoundLayout& found) {
                                            {"micro", other.layout.micro},
                                            {"grad_sync", sync_of(other.layout)},
                                            {"closed_form_s", other.seconds}});
-  for (std::size_t p = 0; p < kNumTimeParts; ++p)
-    parts.push_back({std::string(to_string(static_cast<TimePart>(p))), found.parts.seconds[p]});
-  for (const MemoryUse use : kMemoryUses) memory.push_back({std::string(to_string(use)), found.memory[use]});
   return JsonValue::Object{{"layout", to_string(layout)},
                            {"data", layout.data},
                            {"context", layout.context},
@@ -172,10 +167,10 @@ JsonValue json_of(const FoundLayout& found) {
                            {"closed_form_s", found.seconds},
                            {"tokens_per_s", found.tokens_per_second},
                            {"mfu", found.mfu},
-                           {"time_parts_s", std::move(parts)},
+                           {"time_parts_s", json_by_name<TimePart>(found.parts.seconds)},
                            {"time_of_pipeline_rank", found.busiest},
                            {"memory_bytes", found.memory.total()},
-                           {"memory_parts", std::move(memory)},
+                           {"memory_parts", json_by_name<MemoryUse>(found.memory.by_use)},
                            {"memory_of_pipeline_rank", found.fullest},
                            {"needed_bytes", found.needed_bytes},
                            {"tight", found.tight},
@@ -243,11 +238,11 @@ JsonValue to_json(const SearchResult& result) {
       {"model", result.model},
       {"parameters", result.parameters},
       {"cluster", result.cluster},
-      result.on_processors() ? JsonMember{"ranks", JsonValue::Array(result.ranks.begin(), result.ranks.end())}
+      result.on_processors() ? JsonMember{"ranks", result.ranks}
                              : JsonMember{"gpus", result.gpus},
       {"global_batch", result.global_batch},
       {"sequence", result.sequence},
-      {"held", JsonValue::Array(result.held.begin(), result.held.end())},
+      {"held", result.held},
       {"device_bytes", result.device_bytes},
       {"layouts", static_cast<std::int64_t>(result.layouts)},
       {"fitting", static_cast<std::int64_t>(result.fitting)},

@@ -3,16 +3,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <numeric>
 #include <span>
 #include <utility>
 #include <variant>
 
-#include "core/at.h"
 #include "core/check.h"
 #include "core/function_ref.h"
 #include "core/int_math.h"

@@ -8,11 +8,9 @@
 #include <array>
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <mutex>
 #include <string_view>
 #include <tuple>
-#include <vector>
 
 #include "core/at.h"
 #include "device/arena.h"

@@ -19,7 +19,6 @@
 #include "planner/predict/plan_on_cluster.h"
 #include "planner/predict/run_prices.h"
 #include "planner/predict/simulated_run_forecast.h"
-#include "planner/price/cluster.h"
 #include "planner/study/study_keys.h"
 #include "report/run_page.h"
 #include "train/launch/prepare_run.h"
@@ -27,7 +26,6 @@
 #include "train/plan/machine.h"
 #include "train/plan/run_plan.h"
 #include "train/run/run_report.h"
-#include "train/run/zero_cost.h"
 
 namespace trident {
 namespace {

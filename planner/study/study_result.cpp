@@ -3,19 +3,15 @@
 #include <algorithm>
 #include <cctype>
 #include <cmath>
-#include <cstddef>
-#include <cstdint>
 #include <initializer_list>
 #include <map>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include "core/at.h"
 #include "core/counted.h"
 #include "core/file_io.h"
 #include "core/number_text.h"
-#include "planner/price/step_price.h"
 #include "planner/study/study_keys.h"
 
 namespace trident {
@@ -24,7 +20,7 @@ namespace {
 // A member of comparison.json; `of_kind` says whether it is what is asked for.
 template <class OfKind>
 const JsonValue& member(const JsonValue& object, std::string_view key, std::string_view path, OfKind of_kind) {
-  const JsonValue* const found = object.is_object() ? object.find(key) : nullptr;
+  const JsonValue* const found = object.find(key);
   if (found == nullptr || !of_kind(*found))
     throw DataError(fmt::format("comparison.json: {}: missing, or of another kind; run the study again", path));
   return *found;

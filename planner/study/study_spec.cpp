@@ -3,16 +3,13 @@
 #include <algorithm>
 #include <cctype>
 #include <charconv>
-#include <cstdint>
 #include <functional>
 #include <iterator>
-#include <optional>
 #include <utility>
 
 #include "core/counted.h"
 #include "planner/price/cluster.h"
 #include "planner/study/study_keys.h"
-#include "train/config/option_table.h"
 #include "train/config/rank_count.h"
 #include "train/run/stored_model.h"
 

@@ -215,15 +215,15 @@ std::string to_text(const StudyResult& result, std::size_t columns) {
 JsonValue to_json(const StudyResult& result) {
   return JsonValue::Object{{"study", result.spec.title},
                            {"config", result.spec.config},
-                           {"set", JsonValue::Array(result.spec.settings.begin(), result.spec.settings.end())},
-                           {"models", JsonValue::Array(result.models.begin(), result.models.end())},
-                           {"batches", JsonValue::Array(result.batches.begin(), result.batches.end())},
+                           {"set", result.spec.settings},
+                           {"models", result.models},
+                           {"batches", result.batches},
                            {"hardware", result.hardware},
                            {"counted_as", result.counted_as},
                            {"scaling", to_string(result.spec.scaling)},
-                           {"held_fixed", JsonValue::Array(result.held.begin(), result.held.end())},
+                           {"held_fixed", result.held},
                            {"rows", rows_json(result)},
-                           {"causes", JsonValue::Array(result.causes.begin(), result.causes.end())}};
+                           {"causes", result.causes}};
 }
 
 std::string to_csv(const StudyResult& result) { return to_csv(rows_json(result)); }

@@ -118,9 +118,8 @@ TEST(LrSchedule, NeverRisesAfterTheWarmUp) {
 TEST(LrSchedule, UpdateZeroDoesNotExist) { EXPECT_THROW(schedule(LrScheduleType::kCosine).at(0), InternalError); }
 
 TEST(LrSchedule, NamesRoundTrip) {
-  for (const LrScheduleType type : kAllTypes) EXPECT_EQ(parse_lr_schedule_type(to_string(type)), type);
-  EXPECT_EQ(parse_lr_schedule_type("inverse-sqrt"), LrScheduleType::kInverseSqrt);
-  EXPECT_EQ(parse_lr_schedule_type("cosin"), std::nullopt);
+  for (const LrScheduleType type : kAllTypes) EXPECT_EQ(parse_name<LrScheduleType>(to_string(type)), type);
+  EXPECT_EQ(parse_name<LrScheduleType>("cosin"), std::nullopt);
   for (const LrDecay decay : {LrDecay::kLinear, LrDecay::kCosine, LrDecay::kExponential, LrDecay::kMinusSqrt})
     EXPECT_EQ(parse_name<LrDecay>(to_string(decay)), decay);
   EXPECT_EQ(parse_name<LrDecay>(""), std::nullopt);

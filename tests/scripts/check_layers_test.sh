@@ -68,6 +68,11 @@ without_cstdint tests/core/shape_test.cpp '#include "core/check.h"' 'std::uint32
 write core/fragment.inl 'std::int64_t y;'
 write core/with.h '#include <cstdint>' 'std::int64_t y;' '// and so on'
 accepted "a fragment, or a file with <cstdint>, is refused"
+write core/with.cpp '#include "core/with.h"' 'std::int64_t z;'
+accepted "a source whose own header has <cstdint> is refused"
+write core/with.h '#include "core/shape.h"' '// and so on'
+named "a source whose own header lacks <cstdint>" "core/with.cpp:2: names std::int64_t without #include <cstdint>"
+rm "$tree/core/with.cpp"
 
 write core/with.h '#include <cstdint>' '  // Of a rank.'
 named "a comment without a subject" '^core/with.h:2: a comment begins without its subject: "Of a"'

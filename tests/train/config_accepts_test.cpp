@@ -176,6 +176,7 @@ TEST(ConfigAccepts, GradSyncAndZeroSpellings) {
   EXPECT_EQ(small_with({"parallel.grad_sync={\"every\": 3}"}).parallel.grad_sync, (GradSync{GradSync::Kind::kEvery, 3}));
   EXPECT_EQ(small_with({"parallel.zero=FULL_SHARD"}).parallel.zero, ZeroPreset::kZero3);
   EXPECT_EQ(small_with({"parallel.zero=SHARD_GRAD_OP"}).parallel.zero, ZeroPreset::kShardGradOp);
+  EXPECT_EQ(small_with({"lr_schedule.type=inverse-sqrt"}).lr_schedule.type, LrScheduleType::kInverseSqrt);
   const ZeroPreset stages[] = {ZeroPreset::kDdp, ZeroPreset::kZero1, ZeroPreset::kZero2, ZeroPreset::kZero3};
   for (int stage = 0; stage < 4; ++stage) {
     const std::string number = std::to_string(stage);

@@ -1,7 +1,6 @@
 #include "train/config/option_check.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <span>
@@ -203,10 +202,7 @@ class Checker {
                        near.empty() ? "" : fmt::format("; did you mean {}?", in_quotes(near))));
   }
   static JsonValue source(const std::string& path, double weight) {
-    JsonValue source;
-    source.set("path", path);
-    source.set("weight", weight);
-    return source;
+    return JsonValue::Object{{"path", path}, {"weight", weight}};
   }
   void refuse_odd_text(const std::string& text) const {
     if (text.empty()) refuse("must not be empty; write a text or remove the key");

@@ -3,7 +3,6 @@
 
 #include <string>
 #include <string_view>
-#include <vector>
 
 #include "core/json_reader.h"
 #include "train/config/option_table.h"

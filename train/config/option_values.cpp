@@ -3,15 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <cstdint>
 #include <iterator>
-#include <optional>
 #include <span>
-#include <string>
 #include <utility>
 
 #include "core/at.h"
-#include "core/json_reader.h"
 #include "model/config/hf_reader.h"
 #include "model/config/model_presets.h"
 #include "train/config/foreign_answers.h"

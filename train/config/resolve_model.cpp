@@ -7,7 +7,6 @@
 #include "core/check.h"
 #include "core/file_io.h"
 #include "core/foreign_folder.h"
-#include "core/json_reader.h"
 #include "model/config/model_presets.h"
 
 namespace trident {

@@ -5,12 +5,6 @@ namespace {
 
 constexpr std::string_view kRunId = "run_id", kDecayLength = "decay_length", kStepsOfEpochs = "steps", kRatio = "bf16_over_fp32";
 
-// Files are changed by hand: what is of another kind counts as absent.
-const JsonValue* resolved_member(const JsonValue& stored, std::string_view key) {
-  const JsonValue* const resolved = stored.find(kResolvedMember);
-  return resolved == nullptr ? nullptr : resolved->find(key);
-}
-
 }  // namespace
 
 JsonValue to_stored(const TrainConfig& config) {
@@ -30,12 +24,10 @@ StoredConfig read_stored(const JsonValue& stored, std::string_view source) {
   StoredConfig read{.config = {}, .faults = values.drop_illegal()};
   read.config = unvalidated_config(values);
   read.config.run.id = run_id_of(stored);
-  if (const JsonValue* const length = resolved_member(stored, kDecayLength); length != nullptr && length->is_integer())
-    read.config.lr_schedule.earlier_decay_length = length->as_integer();
-  const JsonValue* const steps = resolved_member(stored, kStepsOfEpochs);
-  if (read.config.run.epochs && steps != nullptr && steps->is_integer()) read.config.run.steps = steps->as_integer();
-  if (const JsonValue* const ratio = resolved_member(stored, kRatio); ratio != nullptr && ratio->is_number())
-    read.config.precision.bf16_over_fp32 = ratio->as_number();
+  const JsonValue& resolved = stored.get(kResolvedMember);
+  read.config.lr_schedule.earlier_decay_length = resolved.integer_at(kDecayLength).value_or(0);
+  if (const auto steps = resolved.integer_at(kStepsOfEpochs); read.config.run.epochs && steps) read.config.run.steps = *steps;
+  read.config.precision.bf16_over_fp32 = resolved.number_at(kRatio);
   try {
     validate(read.config);
   } catch (const ConfigError& error) {
@@ -44,10 +36,7 @@ StoredConfig read_stored(const JsonValue& stored, std::string_view source) {
   return read;
 }
 
-std::string run_id_of(const JsonValue& stored) {
-  const JsonValue* const id = resolved_member(stored, kRunId);
-  return id != nullptr && id->is_string() ? id->as_string() : "";
-}
+std::string run_id_of(const JsonValue& stored) { return stored.get(kResolvedMember).text_at(kRunId); }
 
 std::optional<Difference> first_difference(const JsonValue& a, const JsonValue& b, const std::string& path) {
   if (a == b) return std::nullopt;

@@ -1,10 +1,7 @@
 #include "train/config/train_config.h"
 
 #include <algorithm>
-#include <array>
-#include <cmath>
 #include <concepts>
-#include <cstdint>
 
 #include "core/counted.h"
 #include "core/file_io.h"
@@ -27,9 +24,7 @@ void read(const JsonValue& v, std::int64_t& out) { out = v.is_null() ? 0 : v.as_
 void read(const JsonValue& v, double& out) { out = v.as_number(); }
 void read(const JsonValue& v, bool& out) { out = !v.is_null() && v.as_bool(); }
 template <NamedEnum Enum> void read(const JsonValue& v, Enum& out) { out = parse_name<Enum>(v.as_string()).value(); }
-void read(const JsonValue& v, ZeroPreset& out) { out = parse_zero_preset(v.as_string()).value(); }
 void read(const JsonValue& v, UpdateRule& out) { out = parse_update_rule(v.as_string()).value(); }
-void read(const JsonValue& v, LrScheduleType& out) { out = parse_lr_schedule_type(v.as_string()).value(); }
 void read(const JsonValue& v, AxisOrder& out) { out = parse_axis_order(v.as_string()).value(); }
 void read(const JsonValue& v, ResumeFrom& out) { out = v.is_null() ? ResumeFrom{} : parse_resume_from(v.as_string()); }
 void read(const JsonValue& v, GradSync& out) {

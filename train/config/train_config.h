@@ -4,7 +4,6 @@
 // depends on the world size or the model is decided later, by the run plan.
 #pragma once
 
-#include <array>
 #include <cmath>
 #include <cstdint>
 #include <optional>
@@ -54,11 +53,6 @@ struct ModelSource {
   JsonValue keys;  // Hugging Face's config.json keys as written; null where none were
   std::optional<std::string> init_from;  // a checkpoint whose weights training begins with
   std::optional<double> dropout;
-};
-
-// Patterns of tensor names (resolve_tuning()); at most one of the two has any.
-struct TrainedParts {
-  std::vector<std::string> only, freeze;
 };
 
 struct GradSync {
@@ -111,11 +105,6 @@ struct AdapterConfig {
   std::optional<std::vector<std::int64_t>> layers;  // nothing: all
   bool rslora = false;
   std::string dtype = "fp32";
-};
-
-struct RecomputeConfig {
-  RecomputePolicy policy = RecomputePolicy::kNone;
-  std::int64_t head_chunk = 0;  // tokens; 0: the whole micro-batch
 };
 
 // Steps, or a share of those until the decay ends.
@@ -241,20 +230,21 @@ struct LogConfig {
   OnError on_error = OnError::kContinue;
 };
 
-struct DebugConfig {
-  bool no_alloc = false, check_collectives = true;
-};
-
 struct TrainConfig {
   RunConfig run;
   AskedDevice device = AskedDevice::kAuto;
   ModelSource model;
-  TrainedParts train;
+  struct {
+    std::vector<std::string> only, freeze;  // patterns of tensor names (resolve_tuning()); at most one of the two has any
+  } train;
   ParallelConfig parallel;
   BatchConfig batch;
   AdapterConfig adapter;
   PrecisionConfig precision;
-  RecomputeConfig recompute;
+  struct {
+    RecomputePolicy policy = RecomputePolicy::kNone;
+    std::int64_t head_chunk = 0;  // tokens; 0: the whole micro-batch
+  } recompute;
   OptimizerConfig optimizer;
   LrScheduleConfig lr_schedule;
   LossConfig loss;
@@ -265,7 +255,9 @@ struct TrainConfig {
   std::vector<JsonValue> elastic;  // layouts: texts, or objects with keys of parallel
   LogConfig log;
   CudaOptions cuda;
-  DebugConfig debug;
+  struct {
+    bool no_alloc = false, check_collectives = true;
+  } debug;
   std::vector<std::string> replaced;  // no key: OptionValues::replaced()
   std::vector<std::string> given;     // no key: paths of options that have no default's value
 

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -17,7 +16,6 @@
 #include "core/name_pattern.h"
 #include "core/number_text.h"
 #include "data/dataset_record.h"
-#include "data/tokenizer/tokenizer.h"
 #include "model/config/hf_tensors.h"
 #include "train/config/resolve_model.h"
 #include "train/run/model_tokenizer.h"

@@ -5,7 +5,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "data/token_source.h"
 #include "data/tokenizer/tokenizer.h"

@@ -1,12 +1,7 @@
 #include "train/launch/failure_file.h"
 
-#include <fmt/core.h>
-
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <cstdlib>
-#include <span>
 #include <utility>
 
 #include "core/clock.h"
@@ -65,14 +60,8 @@ std::string failure_text(const std::string& folder) {
 std::optional<RunFailure> failure_from(const std::string& text) {
   try {
     const JsonValue object = parse_json(text, "failure.json");
-    const auto integer = [&](const char* key) {
-      const JsonValue* value = object.find(key);
-      return value != nullptr && value->is_integer() ? value->as_integer() : -1;
-    };
-    const auto words = [&](const char* key) {
-      const JsonValue* value = object.find(key);
-      return value != nullptr && value->is_string() ? value->as_string() : std::string();
-    };
+    const auto integer = [&](const char* key) { return object.integer_at(key).value_or(-1); };
+    const auto words = [&](const char* key) { return object.text_at(key); };
     // Numbers that are no rank and no exit code would become others.
     if (!std::in_range<int>(integer("rank")) || !std::in_range<int>(integer("exit_code"))) return std::nullopt;
     if (integer("rank") < 0 || words("cause").empty()) return std::nullopt;

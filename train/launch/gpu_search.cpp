@@ -1,7 +1,6 @@
 #include "train/launch/gpu_search.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <map>
 #include <set>
 #include <utility>

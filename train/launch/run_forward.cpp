@@ -1,9 +1,6 @@
 #include "train/launch/run_forward.h"
 
 #include <algorithm>
-#include <cstdint>
-#include <initializer_list>
-#include <string_view>
 #include <utility>
 
 #include "checkpoint/checkpoint_folder.h"
@@ -124,8 +121,8 @@ ForwardModel forward_model_of_checkpoint(const std::string& path, const std::vec
   if (manifest.base.empty()) refuse_base_setting(settings, model.checkpoint.folder);
   open_base(model.checkpoint, given_base(settings));
   model.config = config_for_forward(manifest.config, source, settings);
-  const JsonValue* const batch = manifest.config.find("batch");
-  const bool records_it = batch != nullptr && batch->find("micro") != nullptr && manifest.writer.find("converted_from") == nullptr;
+  const bool has_micro = manifest.config.get("batch").find("micro") != nullptr;
+  const bool records_it = has_micro && manifest.writer.find("converted_from") == nullptr;
   model.halves_micro = !records_it && !gives_micro(settings);
   return model;
 }

@@ -6,9 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
-#include <cstring>
 #include <limits>
-#include <optional>
 #include <utility>
 
 #include "core/at.h"
@@ -29,12 +27,6 @@ const JsonValue& member(const JsonValue& object, std::string_view key) {
   const JsonValue* value = object.find(key);
   TRIDENT_CHECK(value != nullptr, "exchanged text without {}", key);
   return *value;
-}
-
-JsonValue or_null(const std::optional<double>& quota) { return quota ? JsonValue(*quota) : JsonValue{}; }
-
-std::optional<double> quota_from(const JsonValue& value) {
-  return value.is_number() ? std::optional(value.as_number()) : std::nullopt;
 }
 
 // "ranks 0-3 (n1), 4-7 (n2)"
@@ -128,7 +120,7 @@ std::string to_text(const StartUpFacts& facts) {
                                         {"device_why", facts.device_why},
                                         {"memory", facts.machine.bytes()},
                                         {"cores", number_ranges(facts.machine.cores.ids)},
-                                        {"core_quota", or_null(facts.machine.cores.quota)}});
+                                        {"core_quota", facts.machine.cores.quota}});
 }
 
 StartUpFacts start_up_facts_from(const std::string& text) {
@@ -144,7 +136,7 @@ StartUpFacts start_up_facts_from(const std::string& text) {
   facts.machine.device = member(value, "device").as_string() == to_string(DeviceKind::kCuda) ? DeviceKind::kCuda : DeviceKind::kCpu;
   facts.machine.memory = {{facts.host, {}, member(value, "memory").as_integer()}};
   facts.machine.cores.ids = numbers_in(member(value, "cores").as_string());
-  facts.machine.cores.quota = quota_from(member(value, "core_quota"));
+  facts.machine.cores.quota = value.number_at("core_quota");
   facts.device_why = member(value, "device_why").as_string();
   return facts;
 }
@@ -212,7 +204,7 @@ namespace {
 
 std::string to_text(const CoreShare& share) {
   return to_json_text(
-      JsonValue::Object{{"node", share.node}, {"cores", share.cores}, {"quota", or_null(share.quota)}, {"ranks", share.ranks}});
+      JsonValue::Object{{"node", share.node}, {"cores", share.cores}, {"quota", share.quota}, {"ranks", share.ranks}});
 }
 
 CoreShare core_share_from(const std::string& text) {
@@ -220,7 +212,7 @@ CoreShare core_share_from(const std::string& text) {
   CoreShare share;
   share.node = member(value, "node").as_string();
   share.cores = static_cast<int>(member(value, "cores").as_integer());
-  share.quota = quota_from(member(value, "quota"));
+  share.quota = value.number_at("quota");
   share.ranks = static_cast<int>(member(value, "ranks").as_integer());
   return share;
 }

@@ -5,7 +5,6 @@
 // Where all agree no rank learns of another more than a few numbers.
 #pragma once
 
-#include <cstdint>
 #include <string>
 #include <vector>
 

@@ -1,6 +1,5 @@
 #include "train/log/log_errors.h"
 
-#include <cstdint>
 #include <utility>
 
 namespace trident {

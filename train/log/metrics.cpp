@@ -6,12 +6,9 @@
 
 #include "core/clock.h"
 #include "core/json_by_name.h"
-#include "core/json_reader.h"
 
 namespace trident {
 namespace {
-
-JsonValue optional_number(const std::optional<double>& x) { return x ? JsonValue(*x) : JsonValue{}; }
 
 void add(JsonValue& json, const std::string& before, const std::optional<double>& token_accuracy,
          const std::optional<PairRewards>& rewards) {
@@ -26,7 +23,7 @@ void add(JsonValue& json, const std::string& before, const std::optional<double>
 void add(JsonValue& json, const std::string& before, const ValidLoss& valid) {
   json.set(before + "loss", valid.loss);
   json.set(before + "perplexity", valid.rewards ? JsonValue() : JsonValue(valid.perplexity()));
-  json.set(before + "bits_per_byte", optional_number(valid.bits_per_byte));
+  json.set(before + "bits_per_byte", valid.bits_per_byte);
   add(json, before, valid.token_accuracy, valid.rewards);
 }
 
@@ -39,14 +36,14 @@ std::string to_json_line(const StepMetrics& m) {
                                    {"loss", m.loss},
                                    {"grad_norm", m.grad_norm},
                                    {"lr", m.lr},
-                                   {"loss_scale", optional_number(m.loss_scale)},
+                                   {"loss_scale", m.loss_scale},
                                    {"tokens", m.tokens},
                                    {"step_ms", m.step_ms},
                                    {"tokens_per_s", m.tokens_per_s},
-                                   {"mfu", optional_number(m.mfu)},
+                                   {"mfu", m.mfu},
                                    {"peak_bytes", m.peak_bytes},
                                    {"comm_bytes", json_by_name<Axis>(m.comm_bytes)}});
-  if (m.masked_flops_share) line.set("mfu_masked", optional_number(m.computed_mfu()));
+  if (m.masked_flops_share) line.set("mfu_masked", m.computed_mfu());
   if (m.loss_tokens) line.set("loss_tokens", *m.loss_tokens);
   add(line, "", m.token_accuracy, m.rewards);
   return to_json_text(line);
@@ -67,18 +64,13 @@ std::string to_json_line(const EvalMetrics& m) {
 
 namespace {
 
-std::optional<double> number_in(const JsonValue& json, const std::string& key) {
-  const JsonValue* const value = json.find(key);
-  return value != nullptr && value->is_number() ? std::optional(value->as_number()) : std::nullopt;
-}
-
 std::optional<ValidLoss> valid_loss_in(const JsonValue& json, const std::string& before) {
-  const std::optional<double> loss = number_in(json, before + "loss"), chosen = number_in(json, before + "rewards_chosen");
+  const std::optional<double> loss = json.number_at(before + "loss"), chosen = json.number_at(before + "rewards_chosen");
   if (!loss) return std::nullopt;
-  ValidLoss valid{*loss, number_in(json, before + "bits_per_byte"), number_in(json, before + "mean_token_accuracy")};
+  ValidLoss valid{*loss, json.number_at(before + "bits_per_byte"), json.number_at(before + "mean_token_accuracy")};
   if (chosen)
-    valid.rewards = {*chosen, number_in(json, before + "rewards_rejected").value_or(0),
-                     number_in(json, before + "accuracy").value_or(0)};
+    valid.rewards = {*chosen, json.number_at(before + "rewards_rejected").value_or(0),
+                     json.number_at(before + "accuracy").value_or(0)};
   return valid;
 }
 
@@ -86,12 +78,11 @@ std::optional<ValidLoss> valid_loss_in(const JsonValue& json, const std::string&
 
 std::optional<EvalMetrics> eval_metrics_from(const JsonValue& line) {
   const std::optional<ValidLoss> valid = valid_loss_in(line, "valid_");
-  const std::optional<double> step = number_in(line, "step");
+  const std::optional<double> step = line.number_at("step");
   if (!valid || !step) return std::nullopt;
   EvalMetrics metrics{std::llround(*step), *valid, {}};
-  if (const JsonValue* const sets = line.find("sets"); sets != nullptr && sets->is_object())
-    for (const JsonMember& set : sets->members())
-      if (const std::optional<ValidLoss> of_set = valid_loss_in(set.value, "")) metrics.sets.push_back({set.key, *of_set});
+  for (const JsonMember& set : line.members_at("sets"))
+    if (const std::optional<ValidLoss> of_set = valid_loss_in(set.value, "")) metrics.sets.push_back({set.key, *of_set});
   return metrics;
 }
 

@@ -2,11 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
-#include <numeric>
 #include <string_view>
-#include <utility>
-#include <vector>
 
 #include "core/at.h"
 #include "core/clock.h"
@@ -71,9 +67,8 @@ std::string path_in(const RunPlan& plan, std::string_view log) { return fmt::for
 // The step that a line of one of these files speaks of; nothing for what is none.
 std::optional<std::int64_t> step_of_line(std::string_view line) {
   try {
-    const JsonValue value = parse_json(line, "a line", {.comments = false, .max_bytes = line.size(), .blame = ExitCode::kData});
-    const JsonValue* const step = value.find("step");
-    return step != nullptr && step->is_integer() ? std::optional(step->as_integer()) : std::nullopt;
+    const JsonRules rules{.comments = false, .max_bytes = line.size(), .blame = ExitCode::kData};
+    return parse_json(line, "a line", rules).integer_at("step");
   } catch (const Error&) {
     return std::nullopt;
   }

@@ -1,9 +1,7 @@
 #include "train/log/run_sink.h"
 
-#include <cstdint>
 #include <utility>
 
-#include "core/clock.h"
 #include "core/file_io.h"
 #include "core/printable.h"
 

@@ -4,7 +4,6 @@
 
 #include <array>
 #include <bit>
-#include <cstdint>
 #include <cstring>
 #include <utility>
 
@@ -16,7 +15,6 @@ namespace trident {
 namespace {
 
 // ---- protocol buffers: field number and wire type, then the value
-// ---------------------------------------------------------------------
 
 enum class Wire : std::uint8_t { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 

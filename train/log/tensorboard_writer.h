@@ -21,7 +21,6 @@ struct Scalar {
 };
 
 // ---- encoding, pure
-// -----------------------------------------------------------------------------------------------------------------
 
 std::uint32_t crc32c(std::string_view bytes);  // Castagnoli, reflected
 std::string framed(std::string_view event);    // one record of the file
@@ -34,7 +33,6 @@ std::string scalars_event(double wall_seconds, std::int64_t step, std::span<cons
 std::string text_event(double wall_seconds, std::int64_t step, std::string_view tag, std::string_view markdown);
 
 // ---- writing
-// ------------------------------------------------------------------------------------------------------------------------
 
 // One new file in `folder` per object, named events.out.tfevents.<seconds>.<host>.<process>.<n>: TensorBoard reads all of a folder
 // as one run. The first event makes the file, so who has none to write leaves none. An AppendFile: a TensorBoard that watches the

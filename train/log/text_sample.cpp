@@ -5,20 +5,11 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 
 #include "core/json_reader.h"
 
 namespace trident {
 namespace {
-
-JsonValue optional_text(const std::optional<std::string>& text) { return text ? JsonValue(*text) : JsonValue{}; }
-
-JsonValue list_of(const std::vector<std::int32_t>& ids) {
-  JsonValue::Array items;
-  for (const std::int32_t id : ids) items.emplace_back(static_cast<std::int64_t>(id));
-  return items;
-}
 
 // A fence that no line of the text can end.
 std::string fenced(const std::string& text) {
@@ -36,10 +27,10 @@ std::string shown(const std::optional<std::string>& text, const std::vector<std:
 
 std::string to_json_line(std::int64_t step, const TextSample& s) {
   return to_json_text(JsonValue::Object{{"step", step},
-                                        {"prompt", optional_text(s.prompt)},
-                                        {"prompt_ids", list_of(s.prompt_ids)},
-                                        {"text", optional_text(s.text)},
-                                        {"ids", list_of(s.ids)},
+                                        {"prompt", s.prompt},
+                                        {"prompt_ids", s.prompt_ids},
+                                        {"text", s.text},
+                                        {"ids", s.ids},
                                         {"tokens", std::ssize(s.ids)},
                                         {"end", s.end},
                                         {"temperature", s.temperature},

@@ -1,9 +1,7 @@
 #include "train/log/trace_writer.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdint>
 #include <utility>
 
 #include "core/at.h"

@@ -5,13 +5,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
-#include <cstdint>
 #include <fstream>
 #include <set>
-#include <sstream>
 
 #include "core/check.h"
-#include "core/counted.h"
 
 namespace trident {
 namespace {

@@ -1,7 +1,6 @@
 // The cores that the ranks of a node share, and how many compute threads each of them gets of these: run.threads_per_rank "auto".
 #pragma once
 
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>

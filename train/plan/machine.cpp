@@ -4,13 +4,10 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <fstream>
-#include <string>
 #include <vector>
 
 #include "core/available_memory.h"
-#include "core/clock.h"
 #include "core/counted.h"
 #include "core/function_ref.h"
 #include "device/cpu/cpu_device.h"

@@ -4,9 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <limits>
-#include <memory>
 
 #include "core/at.h"
 #include "core/counted.h"
@@ -15,7 +13,6 @@
 #include "model/config/model_stats.h"
 #include "model/config/rope_table.h"
 #include "pipeline/schedule/schedule_generators.h"
-#include "pipeline/schedule/step_program.h"
 #include "pipeline/schedule/step_program_check.h"
 #include "train/config/near_sizes.h"
 #include "train/config/resolve_tuning.h"

@@ -2,7 +2,6 @@
 // and the numbers that follow from them. Pure: the same on every rank, printable, testable without devices.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>

@@ -1,11 +1,8 @@
 #include "train/plan/step_record.h"
 
 #include <cstddef>
-#include <cstdint>
 #include <map>
 #include <tuple>
-
-#include "core/at.h"
 
 namespace trident {
 

@@ -1,8 +1,6 @@
 #include "train/plan/step_recorder.h"
 
 #include <algorithm>
-#include <cstddef>
-#include <cstdint>
 #include <functional>
 #include <utility>
 #include <variant>

@@ -5,7 +5,6 @@
 #include <cstdint>
 #include <string_view>
 #include <unordered_map>
-#include <vector>
 
 #include "device/dry/dry_ops.h"
 #include "device/ranges.h"

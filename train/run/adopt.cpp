@@ -5,9 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <set>
-#include <string_view>
 #include <utility>
 
 #include "checkpoint/checkpoint_folder.h"
@@ -82,7 +80,7 @@ void add_boundaries(JsonValue& out, const DataConfig& data, const DataConfig& ot
   if (!data.finds_documents() || !other.finds_documents()) return;
   out.set("data.boundaries", std::string(to_string(data.boundaries)));
   if (data.boundaries != DocumentBoundaries::kEod || other.boundaries != DocumentBoundaries::kEod) return;
-  JsonValue eod = data.eod ? JsonValue(*data.eod) : JsonValue();
+  JsonValue eod = data.eod;
   if (!data.eod && other.eod && data.tokenizer) {
     try {
       const auto id = find_tokenizer({}, &data, resume, "").tokenizer->special_ids().eod;

@@ -1,9 +1,7 @@
 #include "train/run/arena_check.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <memory>
-#include <vector>
 
 #include "core/at.h"
 #include "core/check.h"

@@ -1,7 +1,6 @@
 // The micro-batches of one rank's step: token ids in, losses out, on the device and in host memory.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <span>

@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <cstdint>
 #include <cstring>
-#include <string>
 
 #include "parallel/communicator/packed_texts.h"
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
-#include <span>
 
 #include "device/cpu/cpu_attention.h"
 #include "device/cpu/cpu_device.h"

@@ -1,7 +1,6 @@
 #include "train/run/earlier_run.h"
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <filesystem>
 #include <optional>

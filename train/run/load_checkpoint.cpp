@@ -6,11 +6,7 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <map>
-#include <string>
-#include <string_view>
 #include <utility>
-#include <vector>
 
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/shard_boxes.h"

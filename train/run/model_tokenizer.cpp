@@ -3,11 +3,8 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <cstdint>
 #include <filesystem>
-#include <string>
 #include <utility>
-#include <vector>
 
 #include "checkpoint/checkpoint_path.h"
 #include "core/file_io.h"
@@ -15,7 +12,6 @@
 #include "core/shell_word.h"
 #include "data/dataset_files.h"
 #include "data/dataset_record.h"
-#include "train/config/stored_config.h"
 #include "train/run/adopt.h"
 #include "train/run/resume.h"
 
@@ -24,9 +20,8 @@ namespace trident {
 namespace {
 
 std::optional<std::string> begun_with(const Manifest& manifest) {
-  const JsonValue* const model = manifest.config.find("model");
-  const JsonValue* const began = model == nullptr ? nullptr : model->find("init_from");
-  return began == nullptr || !began->is_string() ? std::nullopt : std::optional(hub_snapshot(began->as_string()));
+  const JsonValue& began = manifest.config.get("model").get("init_from");
+  return began.is_string() ? std::optional(hub_snapshot(began.as_string())) : std::nullopt;
 }
 
 }  // namespace
@@ -56,11 +51,10 @@ namespace {
 
 // A path that `is_there` finds counts from where the run was started that recorded it; else it stays as it is.
 std::string place_of(const std::string& path, const WeightsSource& source, bool (*is_there)(const std::string&)) {
-  const JsonValue* const working_dir = source.manifest.writer.find("working_dir");
   RecordedStart start;
   start.recorded = checkpoint_folder_of(config_of(source).config);
   start.now = source.folder + "/..";
-  if (working_dir != nullptr && working_dir->is_string()) start.working_dir = working_dir->as_string();
+  start.working_dir = source.manifest.writer.text_at("working_dir");
   for (const std::string& place : places_of(path, start))
     if (is_there(place)) return place;
   return path;
@@ -123,13 +117,13 @@ std::vector<std::int32_t> ends_of_folder(const std::string& folder) {
     const std::string path = folder + "/" + name;
     if (!file_exists(path)) continue;
     const JsonValue json = parse_json(read_file(path), path, {.comments = false, .blame = ExitCode::kData});
-    const JsonValue* const eos = json.is_object() ? json.find("eos_token_id") : nullptr;
-    if (eos == nullptr || eos->is_null()) continue;
+    const JsonValue& eos = json.get("eos_token_id");
+    if (eos.is_null()) continue;
     std::vector<std::int32_t> ends;
-    for (const JsonValue& id : eos->is_array() ? eos->items() : JsonValue::Array{*eos}) {
+    for (const JsonValue& id : eos.is_array() ? eos.items() : JsonValue::Array{eos}) {
       if (!id.is_integer() || id.as_integer() < 0 || id.as_integer() > INT32_MAX)
         throw DataError(fmt::format("{}: eos_token_id = {}: must be a token id, or a list of some", path,
-                                    in_quotes(to_json_text(*eos))));
+                                    in_quotes(to_json_text(eos))));
       ends.push_back(static_cast<std::int32_t>(id.as_integer()));
     }
     return ends;

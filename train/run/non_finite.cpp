@@ -2,8 +2,6 @@
 
 #include <fmt/core.h>
 
-#include <cstdint>
-
 #include "train/run/between_steps.h"
 
 namespace trident {

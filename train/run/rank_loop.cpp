@@ -3,12 +3,9 @@
 #include <malloc.h>
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdint>
 #include <exception>
 #include <limits>
-#include <utility>
 
 #include "core/available_memory.h"
 #include "core/clock.h"

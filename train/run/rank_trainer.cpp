@@ -1,10 +1,6 @@
 #include "train/run/rank_trainer.h"
 
 #include <algorithm>
-#include <array>
-#include <cstdint>
-#include <optional>
-#include <utility>
 
 #include "core/clock.h"
 #include "device/no_allocation.h"

@@ -6,8 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <numeric>
-#include <optional>
 #include <span>
 #include <utility>
 

@@ -1,9 +1,6 @@
 // The reference of preference optimisation: what frozen weights say of every pair of the training and validation data, asked once.
 #pragma once
 
-#include <cstdint>
-#include <optional>
-#include <string>
 #include <vector>
 
 #include "core/logging.h"

@@ -1,25 +1,21 @@
 #include "train/run/resume.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <filesystem>
 #include <iterator>
 #include <map>
 #include <system_error>
-#include <utility>
 
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/checkpoint_path.h"
 #include "checkpoint/commit.h"
 #include "checkpoint/format/hf_index.h"
 #include "checkpoint/lease.h"
-#include "core/file_io.h"
 #include "core/foreign_folder.h"
 #include "core/random_token.h"
 #include "train/config/resolve_model.h"
 #include "train/run/adopt.h"
 #include "train/run/run_manifest.h"
-#include "train/run/weights_source.h"
 
 namespace trident {
 namespace {

@@ -2,18 +2,15 @@
 
 #include <algorithm>
 #include <chrono>
-#include <cstdint>
 #include <set>
 #include <span>
 #include <sstream>
 #include <thread>
-#include <utility>
 
 #include "checkpoint/box_reader.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/commit.h"
 #include "checkpoint/file_record.h"
-#include "checkpoint/keep_checkpoints.h"
 #include "checkpoint/shard_boxes.h"
 #include "core/clock.h"
 #include "core/host_name.h"
@@ -23,7 +20,6 @@
 #include "train/run/between_steps.h"
 #include "train/run/checkpoint_dir.h"
 #include "train/run/earlier_run.h"
-#include "train/run/load_checkpoint.h"
 #include "train/run/run_files.h"
 #include "train/run/run_manifest.h"
 

@@ -2,13 +2,11 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <system_error>
 #include <tuple>
 #include <utility>
-#include <vector>
 
 #include "core/clock.h"
 #include "core/file_io.h"
@@ -22,13 +20,6 @@
 namespace trident {
 namespace {
 
-JsonValue stages_of(const RunPlan& plan) {
-  JsonValue::Array stages;
-  for (const std::vector<int>& units : plan.step_spec.units_of_stage)
-    stages.emplace_back(JsonValue::Array(units.begin(), units.end()));
-  return JsonValue(std::move(stages));
-}
-
 constexpr std::size_t kMostStarts = 1000;
 
 // The starts of run.json; none where it is not there or is not as runs write it.
@@ -36,9 +27,7 @@ JsonValue::Array starts_in(const std::string& folder) {
   const std::string path = folder + "/run.json";
   try {
     if (!file_exists(path)) return {};
-    const JsonValue run = read_json_file(path, {.max_bytes = 64 << 20, .blame = ExitCode::kData});
-    const JsonValue* const starts = run.find("starts");
-    return starts != nullptr && starts->is_array() ? starts->items() : JsonValue::Array();
+    return read_json_file(path, {.max_bytes = 64 << 20, .blame = ExitCode::kData}).items_at("starts");
   } catch (const DataError&) {
     return {};
   }
@@ -66,8 +55,7 @@ std::vector<std::string> command_of_process() {
 
 std::string resumed_from_in(const std::string& folder) {
   const JsonValue::Array starts = starts_in(folder);
-  const JsonValue* const from = starts.empty() || !starts.back().is_object() ? nullptr : starts.back().find("resumed_from");
-  return from != nullptr && from->is_string() ? from->as_string() : "";
+  return starts.empty() ? "" : starts.back().text_at("resumed_from");
 }
 
 std::int64_t write_run_start(const std::string& folder, const RunPlan& plan, std::int64_t step,
@@ -109,11 +97,8 @@ std::string failure_since(const JsonValue& start, const std::string& folder) {
   try {
     if (!file_exists(path)) return "";
     const JsonValue failure = read_json_file(path, {.max_bytes = 1 << 20, .blame = ExitCode::kData});
-    const JsonValue *const began = start.find("time"), *const time = failure.find("unix_time");
-    const JsonValue* const why = failure.find("message");
-    const bool fits = began != nullptr && began->is_number() && time != nullptr && time->is_number() && why != nullptr &&
-                      why->is_string() && time->as_number() >= began->as_number();
-    return fits ? why->as_string() : "";
+    const std::optional<double> began = start.number_at("time"), time = failure.number_at("unix_time");
+    return began && time && *time >= *began ? failure.text_at("message") : "";
   } catch (const Error&) {
     return "";
   }
@@ -130,18 +115,17 @@ std::string bad_end(const std::string& folder) {
     const std::string failure = failure_since(starts.back(), folder);
     return failure.empty() ? "has no end on record: it was killed or cut off" : "failed: " + cause_of(failure);
   }
-  const JsonValue *const code = ended->find("exit_code"), *const why = ended->find("why");
-  if (code == nullptr || why == nullptr || !code->is_integer() || !why->is_string()) return "";
-  if (code->as_integer() == 0 || code->as_integer() == exit_status(ExitCode::kRequeue)) return "";
-  return fmt::format("ended with {}: {}", code->as_integer(), cause_of(why->as_string()));
+  const std::int64_t code = ended->integer_at("exit_code").value_or(0);
+  if (code == 0 || code == exit_status(ExitCode::kRequeue) || !ended->get("why").is_string()) return "";
+  return fmt::format("ended with {}: {}", code, cause_of(ended->text_at("why")));
 }
 
 void write_run_end(const std::string& folder, const RunPlan& plan, std::int64_t start, std::int64_t step, int exit_code,
                    std::string_view why) {
   JsonValue::Array starts = starts_in(folder);
   if (starts.empty() || starts.back().find("ended") != nullptr) return;
-  const JsonValue* const time = starts.back().find("time");
-  if (time == nullptr || !time->is_number() || std::llround(1e3 * time->as_number()) != start) return;
+  const std::optional<double> time = starts.back().number_at("time");
+  if (!time || std::llround(1e3 * *time) != start) return;
   starts.back().set("ended", JsonValue::Object{{"time", unix_seconds()}, {"step", step}, {"exit_code", exit_code}, {"why", why}});
   write_starts(folder, plan, std::move(starts));
 }
@@ -186,9 +170,7 @@ JsonValue first_line_of(const std::string& path) {
 
 std::optional<double> first_logged_loss(const std::string& folder) {
   const JsonValue first = first_line_of(folder + "/metrics.jsonl");
-  const JsonValue *const step = first.find("step"), *const loss = first.find("loss");
-  if (step == nullptr || loss == nullptr || *step != JsonValue(std::int64_t{1}) || !loss->is_number()) return std::nullopt;
-  return loss->as_number();
+  return first.get("step") == JsonValue(1) ? first.number_at("loss") : std::nullopt;
 }
 
 std::optional<EvalMetrics> first_logged_evaluation(const TrainConfig& now, const TrainConfig& then) {
@@ -252,7 +234,7 @@ void write_plan_file(const std::string& folder, const RunPlan& plan, const Arena
   out.set("zero", to_string(plan.zero.preset));
   out.set("param_gather", to_string(plan.zero.param_gather));
   out.set("grad_sync_every", plan.zero.grad_sync_every);
-  out.set("units_of_stage", stages_of(plan));
+  out.set("units_of_stage", plan.step_spec.units_of_stage);
   out.set("bubble_over_ideal", plan.predicted_bubble);
   out.set("step_comm_bytes", json_by_name<Axis>(bytes_sent));
   if (!step.is_null()) out.set("predicted_step", step);

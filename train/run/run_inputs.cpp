@@ -1,9 +1,7 @@
 #include "train/run/run_inputs.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <set>
-#include <string>
 #include <utility>
 
 #include "core/int_math.h"

@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdint>
 #include <filesystem>
 #include <iterator>
 #include <optional>
@@ -10,7 +9,6 @@
 #include <sstream>
 #include <string_view>
 #include <system_error>
-#include <utility>
 
 #include "checkpoint/shard_boxes.h"
 #include "core/host_name.h"
@@ -23,22 +21,19 @@ namespace trident {
 namespace {
 
 JsonValue writer_facts(const RunPlan& plan) {
-  JsonValue facts;
-  facts.set("program", "trident");
-  facts.set("host", host_name());
   std::error_code ignored;
-  facts.set("working_dir", on_one_line(std::filesystem::current_path(ignored).string()));
-  facts.set("saved_with", layout_json(plan));
-  return facts;
+  return JsonValue::Object{{"program", "trident"},
+                           {"host", host_name()},
+                           {"working_dir", on_one_line(std::filesystem::current_path(ignored).string())},
+                           {"saved_with", layout_json(plan)}};
 }
 
 // "4DP x 1PP x 2TP, zero1"; "" of another version's facts.
 std::string layout_in(const JsonValue& writer) {
-  const JsonValue* const layout = writer.find("saved_with");
   std::string texts[5];
   std::string_view keys[] = {"dp", "pp", "tp", "zero", "virtual_stages"};
   for (std::size_t i = 0; i < std::size(keys); ++i) {
-    const JsonValue* const value = layout == nullptr ? nullptr : layout->find(keys[i]);
+    const JsonValue* const value = writer.get("saved_with").find(keys[i]);
     if (value == nullptr) return "";
     texts[i] = on_one_line(value->is_string() ? value->as_string() : to_json_text(*value));
   }

@@ -3,7 +3,6 @@
 #include <fmt/core.h>
 
 #include <array>
-#include <cstdint>
 #include <cstring>
 #include <optional>
 #include <sstream>

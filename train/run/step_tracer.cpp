@@ -1,11 +1,9 @@
 #include "train/run/step_tracer.h"
 
 #include <algorithm>
-#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
-#include <string>
 #include <system_error>
 #include <utility>
 

@@ -2,8 +2,6 @@
 
 #include <atomic>
 #include <cmath>
-#include <cstdint>
-#include <cstring>
 #include <ctime>
 #include <system_error>
 #include <utility>

@@ -5,11 +5,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <cstdlib>
 #include <iterator>
 #include <span>
-#include <string_view>
 #include <utility>
 
 #include "checkpoint/box_copy.h"
