@@ -131,13 +131,14 @@ std::string end_line(const Inspection& seen) {
   const std::string count =
       fmt::format("{} of {} end in token {}", summary.documents_with_end_token, counted(with_text, "document"), *summary.end_token);
   if (seen.tokenizer == nullptr) return every ? count : count + "; --tokenizer tells which token is eod";
-  const char* const why_not = seen.dataset.mask() == nullptr ? "" : "; a template may write a newline behind it: no fault";
-  return fmt::format("{}: {}, {}'s eod{}", every ? "yes" : "no", count, seen.tokenizer->name(), every ? "" : why_not);
+  const std::string ends = fmt::format("{}, {}'s eod", count, seen.tokenizer->name());
+  if (every) return "yes: " + ends;
+  return seen.dataset.mask() == nullptr ? "no: " + ends : ends + "; a template may write a newline behind it";
 }
 
 std::string counted_line(const Inspection& seen) {
   const std::int64_t counted = seen.summary.counted_tokens, tokens = seen.dataset.num_tokens();
-  return fmt::format("{} count as targets ({:.1f} %); {} of the documents with text have none", counted,
+  return fmt::format("{} count as targets ({:.1f} %); {} of the documents with text have none", with_commas(counted),
                      100 * static_cast<double>(counted) / static_cast<double>(std::max<std::int64_t>(1, tokens)),
                      seen.summary.documents_without_counted);
 }
@@ -167,7 +168,9 @@ void print_text(const Inspection& seen, const CommandContext& context) {
   const auto line = [&](std::string_view name, const std::string& value) {
     out << fmt::format("  {:<16} {}\n", name, on_one_line(value));
   };
-  const auto bytes = [](std::int64_t count) { return fmt::format("{} bytes ({})", count, bytes_text(count)); };
+  const auto bytes = [](std::int64_t count) {
+    return with_commas(count) + " bytes" + (count < 1000 ? "" : fmt::format(" ({})", bytes_text(count)));
+  };
   out << on_one_line(dataset.prefix()) << '\n';
   line("dtype", std::string(name_of(dataset.type())));
   line("documents", fmt::format("{}, {} of them empty", dataset.num_documents(), summary.empty_documents));

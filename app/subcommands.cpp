@@ -24,7 +24,7 @@ namespace {
 constexpr std::pair<std::string_view, std::string_view> kOtherCommands[] = {
     {"train", "pretrain finetune fine-tune fit sft dpo lora run launch resume accelerate torchrun deepspeed"},
     {"generate", "inference infer complete sample serve"},
-    {"generate --chat --ckpt RUN", "chat"},
+    {"generate --chat --ckpt RUN, or --hf FOLDER,", "chat"},
     {"eval", "evaluate lm_eval lm-eval perplexity"},
     {"report RUN", "plot log logs status monitor watch tensorboard wandb mlflow"},
     {"report RUN RUN", "compare"},
@@ -37,7 +37,8 @@ constexpr std::pair<std::string_view, std::string_view> kOtherCommands[] = {
     {"ckpt diff", "ckpt.compare"},
     {"ckpt show", "ckpt.info ckpt.inspect"},
     {"plan", "estimate estimate-memory"},
-    {"plan search", "search autotune tune"},
+    {"plan search", "search autotune"},
+    {"train, or trident plan search for a layout,", "tune"},
     {"--version", "version env info"},
     {"tokenizer show", "tokenizer.info"},
     {"tokenizer render", "tokenizer.apply"},

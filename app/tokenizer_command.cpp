@@ -13,6 +13,7 @@
 
 #include "app/command_line.h"
 #include "core/clock.h"
+#include "core/counted.h"
 #include "core/file_io.h"
 #include "core/json_reader.h"
 #include "core/number_text.h"
@@ -61,6 +62,25 @@ void each_line(const std::string& path, const CommandContext& context,
   }
 }
 
+// A token's text in quotes; bytes of it that are no characters as <0xC3>.
+std::string shown_token(std::string_view text) {
+  std::string shown;
+  while (!text.empty()) {
+    const std::size_t valid = valid_prefix(text);
+    shown += text.substr(0, valid);
+    if (valid < text.size()) shown += fmt::format("<0x{:02X}>", static_cast<unsigned char>(text[valid]));
+    text.remove_prefix(std::min(valid + 1, text.size()));
+  }
+  return in_quotes(shown);
+}
+
+// Says on standard error what ids do not show.
+void warn_of_replaced(const Encoder& encoder, const std::string& file, const CommandContext& context) {
+  if (encoder.num_replaced() > 0)
+    context.err << fmt::format("warning: {}: {} read as U+FFFD\n", on_one_line(file),
+                               counted(encoder.num_replaced(), "ill-formed UTF-8 sequence"));
+}
+
 // The texts that two tokenizers are compared by, from usual ones to every character.
 void each_compared_text(const Tokenizer& a, const Tokenizer& b, const std::function<bool(const std::string&)>& is_same) {
   for (std::string_view rest = sample_text(); !rest.empty();) {
@@ -103,9 +123,10 @@ void tokenizer_encode_command(const Arguments& arguments, const CommandContext& 
     encoder->encode(text, &ids, rule);
     std::vector<std::string> shown;
     for (const std::int32_t id : ids)
-      shown.push_back(pieces ? in_quotes(tokenizer->token_text(id)) : std::to_string(id));
+      shown.push_back(pieces ? shown_token(tokenizer->token_text(id)) : std::to_string(id));
     context.out << fmt::format("{}\n", fmt::join(shown, " "));
   });
+  warn_of_replaced(*encoder, flags.file, context);
 }
 
 void tokenizer_decode_command(const Arguments& arguments, const CommandContext& context) {
@@ -147,8 +168,9 @@ void tokenizer_show_command(const Arguments& arguments, const CommandContext& co
     std::vector<std::int32_t> ids;
     encoder->encode(text, &ids);
     context.out << '\n';
-    for (const std::int32_t id : ids) context.out << fmt::format("{:8}  {}\n", id, in_quotes(tokenizer->token_text(id)));
+    for (const std::int32_t id : ids) context.out << fmt::format("{:8}  {}\n", id, shown_token(tokenizer->token_text(id)));
   });
+  warn_of_replaced(*encoder, flags.file, context);
 }
 
 void tokenizer_render_command(const Arguments& arguments, const CommandContext& context) {

@@ -3,16 +3,20 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <set>
+#include <system_error>
 #include <tuple>
 #include <utility>
 
 #include "core/check.h"
 #include "core/fnv1a.h"
+#include "core/number_text.h"
 #include "core/shell_word.h"
 #include "core/utf8.h"
 #include "data/dataset_files.h"
 #include "data/indexed_dataset.h"
+#include "data/input_file.h"
 #include "data/tokenizer/json_part.h"
 
 namespace trident {
@@ -187,7 +191,7 @@ std::string described(const std::optional<DatasetRecord>& record) {
   const DatasetOrigin& origin = record->origin;
   return fmt::format("{}, from {} file{} of {} bytes",
                      origin.tokenizer ? described(*origin.tokenizer) : "a tokenizer that is not known", origin.num_sources,
-                     origin.num_sources == 1 ? "" : "s", origin.source_bytes);
+                     origin.num_sources == 1 ? "" : "s", with_commas(origin.source_bytes));
 }
 
 SampledFile sample_file(const std::string& path, const ReadAt& read_at) {
@@ -240,6 +244,24 @@ std::optional<DatasetRecord> read_record(const std::string& prefix, const ReadAt
   refuse_other_mask(path, mask_path(prefix), record->mask, read_at);
   refuse_other_counts(path, record->counts, IndexedDataset(prefix, read_at));
   return record;
+}
+
+std::string shared_text(const std::string& prefix, const std::string& other) {
+  std::error_code ignored;  // of files that are gone
+  if (std::filesystem::equivalent(bin_path(prefix), bin_path(other), ignored)) return fmt::format("has the files of {}", other);
+  try {
+    const auto origin_of = [](const std::string& of) {  // without a record it is its own source, as for merge and pack
+      DatasetOrigin origin = origin_in_record(of);
+      if (origin.num_sources == 0) origin.add({bin_path(of), RandomAccessFile(bin_path(of)).size()});
+      return origin;
+    };
+    const DatasetOrigin origin = origin_of(prefix), of_other = origin_of(other);
+    for (const RecordedSource& source : origin.sources)
+      if (source.name != kStandardInput && std::ranges::find(of_other.sources, source) != of_other.sources.end())
+        return fmt::format("was made of {}, as {} was", source.name, other);
+  } catch (const Error&) {  // a record that cannot be read says nothing
+  }
+  return "";
 }
 
 bool is_made_of(const std::string& prefix, const DatasetOrigin& origin) {

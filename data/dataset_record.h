@@ -82,6 +82,9 @@ std::optional<DatasetRecord> read_record(const std::string& prefix, const ReadAt
 // The origin in a prefix's record, or an empty one where there is no record. Reads the record alone.
 DatasetOrigin origin_in_record(const std::string& prefix);
 
+// Says by files and records what two data sets share: "has the files of OTHER", "was made of TEXT, as OTHER was", or "".
+std::string shared_text(const std::string& prefix, const std::string& other);
+
 // Whether the files of a prefix are whole and were made by the same tokenizer and options, which tell what they were made of.
 // False where that is not known.
 bool is_made_of(const std::string& prefix, const DatasetOrigin& origin);

@@ -256,10 +256,18 @@ class Preparation {
     while (!in_flight_.empty()) write_oldest();
   }
 
+  // "a.jsonl:1: why; likewise a.jsonl:2, a.jsonl:5; also a.jsonl:7: another why; also 90 more".
   static std::string first_bad_lines(const std::vector<std::string>& bad) {
     const std::size_t shown = std::min(bad.size(), std::size_t{kShownBadLines});
-    return fmt::format("{}{}", fmt::join(std::span(bad).first(shown), "; also "),
-                       shown == bad.size() ? "" : fmt::format("; also {} more", bad.size() - shown));
+    std::string text, why;
+    for (const std::string& line : std::span(bad).first(shown)) {
+      const std::size_t place = std::min(line.find(": "), line.size());
+      const bool is_alike = !text.empty() && line.substr(place) == why;
+      if (!is_alike) text += (text.empty() ? "" : "; also ") + line;
+      else text += (text.ends_with(why) ? "; likewise " : ", ") + line.substr(0, place);
+      why = line.substr(place);
+    }
+    return text + (shown == bad.size() ? "" : fmt::format("; also {} more", bad.size() - shown));
   }
 
   // Where all lines are bad they are of another kind, and the first says which.

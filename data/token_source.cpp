@@ -8,6 +8,7 @@
 #include "core/check.h"
 #include "core/counted.h"
 #include "core/shell_word.h"
+#include "data/dataset_record.h"
 
 namespace trident {
 
@@ -90,7 +91,9 @@ void refuse_long_pack(const TokenSource& source, std::int64_t document, std::int
 }
 
 std::string pack_command(const std::string& prefix, std::int64_t sequence) {
-  return fmt::format("trident data pack {} --sequence {} --output {}", for_shell(prefix), sequence, for_shell(prefix + "-packed"));
+  const bool is_packed = origin_in_record(prefix).packed.has_value();
+  return fmt::format("trident data pack {} --sequence {} --output {}", for_shell(prefix), sequence,
+                     for_shell(is_packed ? fmt::format("{}-{}", prefix, sequence) : prefix + "-packed"));
 }
 
 std::int64_t look_at_packs(const TokenSource& source, std::int64_t sequence, PackContent content) {

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <filesystem>
 #include <limits>
 #include <memory>
 #include <span>
@@ -296,8 +295,12 @@ std::vector<NamedPrefix> validation_sets(const DataConfig& data) {
 void warn_of_training_data(const EvalOptions& options, const DataConfig& data, std::vector<std::string>& notes) {
   for (const NamedPrefix& set : options.sets)
     for (const WeightedPath& it : data.train) {
-      std::error_code ignored;  // of files that are gone
-      if (set.split || !std::filesystem::equivalent(bin_path(it.path), bin_path(set.prefix), ignored)) continue;
+      const std::string shared = set.split ? "" : shared_text(set.prefix, it.path);
+      if (shared.empty()) continue;
+      if (!shared.starts_with("has ")) {
+        notes.push_back(fmt::format("warning: {} {}, on which the run trains", set.prefix, shared));
+        continue;
+      }
       const std::int64_t all = IndexedDataset(set.prefix).num_documents();
       const std::int64_t trained = data.split ? split_documents(*data.split, all)[0].end : all;
       notes.push_back(fmt::format("warning: {}: the run trains on {} of its {}{}", set.prefix, trained, counted(all, "document"),

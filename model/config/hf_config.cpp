@@ -303,6 +303,18 @@ JsonValue without(const JsonValue& object, const std::set<const JsonMember*>& dr
   return kept;
 }
 
+// The file's list is of its own number of layers. For the user's it is cut, or goes on where all layers are alike.
+void fit_layer_types(JsonValue& file, const JsonValue& own) {
+  const JsonValue *const layers = own.find("num_hidden_layers"), *const types = file.find("layer_types");
+  if (layers == nullptr || !layers->is_integer() || types == nullptr || !types->is_array() || types->items().empty()) return;
+  JsonValue::Array kinds = types->items();
+  const std::int64_t count = layers->as_integer();
+  const bool goes_on = std::ranges::all_of(kinds, [&](const JsonValue& kind) { return kind == kinds.front(); });
+  if (count < 1 || count > (goes_on ? kMaxLayers : std::ssize(kinds))) return;
+  kinds.resize(static_cast<std::size_t>(count), JsonValue(kinds.front()));
+  file.set("layer_types", std::move(kinds));
+}
+
 }  // namespace
 
 bool is_informational_hf_key(std::string_view key) {
@@ -315,8 +327,10 @@ bool is_informational_hf_key(std::string_view key) {
 }
 
 JsonValue hf_config_keys(JsonValue file, const JsonValue& own) {
-  if (file.is_object() && own.is_object())
+  if (file.is_object() && own.is_object()) {
+    fit_layer_types(file, own);
     for (const JsonMember& member : own.members()) file.set(member.key, member.value);
+  }
   std::set<const JsonMember*> dropped;
   try {
     HfReader reader(file, "", &dropped);

@@ -84,8 +84,8 @@ RankSteps trained(const RunPlan& plan, CpuDevice& device, std::unique_ptr<Commun
   for (int i = 0; i < steps; ++i) {
     const double cpu_before = thread_cpu_seconds(), wall_before = monotonic_seconds();
     trainer.step(load);
-    cpu.push_back(thread_cpu_seconds() - cpu_before - trainer.batch_seconds());
-    wall.push_back(monotonic_seconds() - wall_before - trainer.batch_seconds());
+    cpu.push_back(thread_cpu_seconds() - cpu_before - trainer.batch_times().cpu);
+    wall.push_back(monotonic_seconds() - wall_before - (trainer.batch_times().end - trainer.batch_times().start));
     meter.start();
     trainer.step(load);
     meter.stop();

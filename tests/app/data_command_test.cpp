@@ -62,7 +62,7 @@ TEST_F(DataCommand, InspectPrintsText) {
                      fmt::format("document length  3 to {} tokens, mean {:.1f}\n", last, static_cast<double>(last + 3) / 2),
                      "to 50256\n", "eod at the ends  yes: 2 of 2 documents end in token 50256, gpt2's eod\n",
                      fmt::format("samples          {} of 4 tokens\n", (dataset.num_tokens() - 1) / 4),
-                     fmt::format(".bin             {0} bytes ({0} bytes)\n", 2 * dataset.num_tokens()), ".idx             90 bytes",
+                     fmt::format(".bin             {} bytes\n", 2 * dataset.num_tokens()), ".idx             90 bytes",
                      "document 0: 3 tokens\n  ids  505 734 50256\n  text \"one two<|endoftext|>\"\n",
                      "document 1: 0 tokens\n  ids \n  text \"\"\n",
                      // Nothing of it reaches the terminal as a control: bell, escape, and the one-character form of "escape [".
@@ -138,7 +138,7 @@ TEST_F(DataCommand, InspectAndMergeCountTargetsOfMasks) {
   write_masked_dataset(folder_ / "chat", {{1, 2, 3}, {}, {4, 5}}, std::vector<std::uint8_t>{0, 1, 1, 0, 0}, 50257);
   expect_lines(run({"inspect", folder_ / "chat", "--documents", "3"}),
                {"  targets          2 count as targets (40.0 %); 1 of the documents with text have none\n",
-                "  .mask            17 bytes (17 bytes)\n", "document 0: 3 tokens, 2 count as targets\n",
+                "  .mask            17 bytes\n", "document 0: 3 tokens, 2 count as targets\n",
                 "document 2: 2 tokens, 0 count as targets\n"});
   expect_lines(run({"inspect", folder_ / "chat"}), {"targets\n  context 1\n  target  2 3\n"});
   expect_lines(run({"inspect", folder_ / "chat", "--tokenizer", "gpt2", "--tokens", "2"}),

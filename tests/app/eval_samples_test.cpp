@@ -243,6 +243,10 @@ TEST_F(Samples, AreRefusedBeforeARunBegins) {
   refused({"eval.samples=[1]"}, {"eval.samples", "a list of texts or of lists of messages"});
   refused({R"(eval.samples=[[{"role": "user", "content": "Hi"}]])"},
           {"eval.samples[0]", "tokenizer \"gpt2\"", "--chat --template"}, 65);
+  // The name of a file is a text like others.
+  write_file(place_ / "prompts.jsonl", "");
+  expect_parts(succeeded(train("named", {"eval.samples=" + (place_ / "prompts.jsonl"), "eval.sample_tokens=3"})).err,
+               {"warning: eval.samples: ", "prompts.jsonl\" is continued as a text, and the file of that name is not read"});
   // Without a tokenizer ids do.
   const ProgramOutcome ids = succeeded(train("run", {"data.tokenizer=null", "eval.sample_ids=5 17 2", "eval.sample_tokens=3"}));
   const JsonValue line = place_.records("run/samples.jsonl").front();

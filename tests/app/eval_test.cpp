@@ -184,6 +184,9 @@ TEST_F(Eval, DocumentsAndNamedSets) {
   const std::vector<std::string> ckpt{"eval", "--ckpt", place_ / "split"};
   expect_parts(succeeded(run_program(plus(ckpt, {"--data", place_ / "docs"}))).err,
                {"the run trains on 2 of its 3 documents; leave out --data for its validation data alone"});
+  ASSERT_EQ(run_program({"data", "prepare", "--input", lines, "--output", place_ / "again", "--tokenizer", "gpt2"}).exit_code, 0);
+  expect_parts(succeeded(run_program(plus(ckpt, {"--data", place_ / "again"}))).err,
+               {fmt::format("{} was made of {}, as {} was, on which the run", place_ / "again", lines, place_ / "docs")});
   EXPECT_EQ(succeeded(run_program(plus(ckpt, {"--per-document", "--json"}))).err.find("warning: "), std::string::npos);
   EXPECT_EQ(report.find("tokens")->as_integer(), tokens + report.find("sets")->find("b")->find("tokens")->as_integer());
 }

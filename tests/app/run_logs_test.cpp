@@ -21,6 +21,17 @@ const std::vector<std::string> kRun{"parallel=2DP x 2PP x 2TP", "run.steps=4", "
 
 std::vector<std::string> run_with(const std::vector<std::string>& more) { return plus(more, kRun); }
 
+// The ranks' sums of the targets that count are the slowest rank's, and no layer's.
+TEST(RunLogs, WithoutTensorParallelismNobodyWaitsForIt) {
+  const Workplace place;
+  succeeded(place.train(run_with({"parallel=2DP", "data.eod_mask_loss=true", "data.eod=50256"})));
+  for (const JsonValue& t : place.records("run/timing.jsonl")) {
+    const double statistics = number(*t.find("waited_for_ms"), "norm");
+    EXPECT_NEAR(number(*t.find("waited_for_ms"), "tp"), 0, 1e-9);
+    EXPECT_LE(number(*t.find("waited_ms"), "data"), statistics + 1e-9);
+  }
+}
+
 TEST(RunLogs, EventsSayWhatTheMetricsSay) {
   const Workplace place;
   const ProgramOutcome outcome = succeeded(place.train(

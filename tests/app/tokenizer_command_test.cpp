@@ -78,6 +78,10 @@ TEST_F(TokenizerCommand, LinesAreEncodedAndDecodedAgain) {
       shown.ends_with("\n\n   15496  \"Hello\"\n     995  \" world\"\n\n\n     836  \" don\"\n     470  \"'t\"\n   50256  "
                       "\"<|endoftext|>\"\n   40304  \" caf\u00e9\"\n"))
       << shown;
+  write_file(folder_ / "bytes.txt", "\u2602\xff\n");
+  const Result odd = run({"tokenizer", "encode", "--pieces", folder_ / "bytes.txt"});
+  EXPECT_EQ(odd.out, "\"<0xE2><0x98>\" \"<0x82>\" \"\ufffd\"\n");
+  EXPECT_EQ(odd.err, fmt::format("warning: {}: 1 ill-formed UTF-8 sequence read as U+FFFD\n", folder_ / "bytes.txt"));
   EXPECT_EQ(output({"tokenizer", "encode", "--tokenizer", "cl100k", folder_ / "a.txt"}), "9906 1917\n\n1541 956 100257 53050\n");
   const std::string plain = output({"tokenizer", "encode", "--plain-special", folder_ / "a.txt"});
   EXPECT_EQ(plain.find("50256"), std::string::npos);

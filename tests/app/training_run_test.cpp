@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdint>
 #include <filesystem>
+#include <sstream>
 
 #include "core/file_io.h"
 #include "data/pack_datasets.h"
@@ -27,7 +28,9 @@ class TrainingRun : public ::testing::Test {
     settings.push_back("run.dir=" + (place_ / run));
     const ProgramOutcome outcome = place_.train(settings, "", config);
     EXPECT_EQ(outcome.exit_code, 0) << outcome.err;
-    EXPECT_EQ(outcome.err, "");
+    std::istringstream err(outcome.err);
+    for (std::string line; std::getline(err, line);)
+      EXPECT_TRUE(line.ends_with("hold out a part of the training data by data.split")) << line;
     return place_.metrics(run);
   }
   static void expect_same_losses(const std::vector<JsonValue>& a, const std::vector<JsonValue>& b, double relative) {
@@ -344,7 +347,8 @@ TEST_F(PackedRun, WhatDoesNotFitIsRefusedBeforeTheFirstStep) {
     EXPECT_EQ(outcome.exit_code, code) << outcome.err;
     expect_parts(outcome.err, parts);
   };
-  refused({"run.epochs=1", "batch.sequence=16"}, 65, {"packs.idx: document ", "at most 16", " --sequence 16 --output "});
+  refused({"run.epochs=1", "batch.sequence=16"}, 65,
+          {"packs.idx: document ", "at most 16", " --sequence 16 --output " + (place_ / "packs-16")});
   refused({"run.epochs=1", "data.reset_attention_mask=false"}, 64,
           {"data.reset_attention_mask = false", "data.samples = \"packed\""});
   refused({}, 64, {"run.steps: missing", "run.epochs"});
@@ -375,8 +379,13 @@ TEST_F(PackedRun, ConversationsThatAreNotPackedGetTheLineThatPacksThem) {
 }
 
 TEST_F(PackedRun, EvaluationsTakePacksAsTrainingDoes) {
-  train(settings({"run.epochs=0.1", "batch.global=1", "batch.micro=1", "data.valid=" + (place_ / "packs"), "eval.every=epoch",
-                  "eval.steps=1000", "checkpoint.every=end"}), "run");
+  const std::string packs = place_ / "packs", chat = place_ / "chat";
+  const std::vector<std::string> with_valid = settings({"run.epochs=0.1", "batch.global=1", "batch.micro=1", "data.valid=" + packs,
+                                                        "eval.every=epoch", "eval.steps=1000", "checkpoint.every=end"});
+  expect_parts(succeeded(place_.train(plus(with_valid, {"run.dir=" + (place_ / "run")}))).err,
+               {fmt::format("warning: data.valid: {0} has the files of {0}, on which the run trains", packs)});
+  expect_parts(run_program({"eval", "--ckpt", place_ / "run/ckpt", "--data", chat}).err,
+               {fmt::format("warning: {0} was made of {0}.bin, as {1} was, on which the run trains", chat, packs)});
   const ProgramOutcome outcome = run_program({"eval", "--ckpt", place_ / "run/ckpt", "--data", place_ / "packs", "--json"});
   ASSERT_EQ(outcome.exit_code, 0) << outcome.err;
   const JsonValue eval = parse_json(outcome.out, "eval");

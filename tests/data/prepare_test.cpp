@@ -186,11 +186,11 @@ TEST_F(PrepareTest, BadLinesAreLeftOutAndCounted) {
     refusals.push_back(error_of<DataError>([&] { prepare({path}, options); }));
   }
   EXPECT_EQ(refusals[0], refusals[1]) << "whatever the number of workers";
-  expect_parts(refusals[0], {"bad.jsonl:10:10: ", "; also " + path + ":2510:10: ", "; --skip-bad-lines leaves such lines out"});
+  expect_parts(refusals[0], {"bad.jsonl:10:10: ", "; likewise " + path + ":2510:10", "; --skip-bad-lines leaves such lines out"});
   std::string many;
   for (int i = 0; i < 30; ++i) many += i % 2 == 0 ? "3\n" : "{\"text\": \"a\"}\n";
   const std::string half = error_of<DataError>([&] { prepare({input("half.jsonl", many)}); });
-  expect_parts(half, {"half.jsonl:1:1: not a JSON object", "half.jsonl:19:1: ", "; also 5 more; --skip-bad-lines"});
+  expect_parts(half, {"half.jsonl:1:1: not a JSON object", "; likewise ", "half.jsonl:19:1; also 5 more; --skip-bad-lines"});
   EXPECT_EQ(half.find("half.jsonl:21:"), std::string::npos) << half;
   // Ids of another tokenizer are no bad lines: without them the rest would be trained on, and is wrong, too.
   const std::string ids = error_of<DataError>([&] { prepare({input("ids.jsonl", "{\"text\": [1]}\n{\"text\": [99999999]}\n")}); });

@@ -35,7 +35,7 @@ TEST(StepTimes, SumsByKind) {
                                           Kind::kReduceGradients, Kind::kGradNorm, Kind::kOptimizerStep, Kind::kGather});
   std::vector<InstructionTimes> times;
   for (int i = 0; i < 8; ++i) times.push_back({10.0 + i, 11.0 + i, 0.5, 0.25});
-  StepTimes step = step_times(program, times, 2.0, 12.0);
+  StepTimes step = step_times(program, times, {8, 10, 1.5, 0.5}, 12.0);
   EXPECT_EQ(of(step.wall, StepPart::kForward), 2);
   EXPECT_EQ(of(step.cpu, StepPart::kForward), 1);
   EXPECT_EQ(of(step.waited, StepPart::kForward), 0.5);
@@ -43,10 +43,11 @@ TEST(StepTimes, SumsByKind) {
        {StepPart::kMessages, StepPart::kBackward, StepPart::kReduce, StepPart::kNorm, StepPart::kOptimizer, StepPart::kGather})
     EXPECT_EQ(of(step.wall, part), 1) << to_string(part);
   EXPECT_EQ(of(step.wall, StepPart::kData), 2);
-  EXPECT_EQ(step.waiting(), 2);
-  EXPECT_EQ(step.computing(), 4 + 2);
+  EXPECT_EQ(of(step.waited, StepPart::kData), 0.5);
+  EXPECT_EQ(step.waiting(), 2 + 0.5);
+  EXPECT_EQ(step.computing(), 4 + 1.5);
   EXPECT_EQ(step.rest(), 2);
-  step += step_times(program, times, 0.0, 8.0);
+  step += step_times(program, times, {}, 8.0);
   EXPECT_EQ(step.mean().step, 10);
   EXPECT_EQ(of(step.mean().wall, StepPart::kData), 1);
   EXPECT_EQ(step.mean().steps, 1);

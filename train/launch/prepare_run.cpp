@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <set>
 #include <sstream>
+#include <system_error>
 #include <utility>
 
 #include "core/check.h"
@@ -15,6 +17,7 @@
 #include "core/file_io.h"
 #include "core/foreign_folder.h"
 #include "core/int_math.h"
+#include "core/printable.h"
 #include "core/shell_word.h"
 #include "data/dataset_files.h"
 #include "data/dataset_record.h"
@@ -81,6 +84,17 @@ std::vector<std::string> cut_conversations(const TrainConfig& config, const Toke
                       "set data.boundaries to \"index\", which keeps each of them whole", masked->label)};
 }
 
+// The loss there is no measure of other text.
+std::vector<std::string> validation_in_training(const DataConfig& data) {
+  std::vector<std::string> warnings;
+  for (const WeightedPath& valid : data.valid)
+    for (const WeightedPath& train : data.train)
+      if (const std::string shared = shared_text(valid.path, train.path); !shared.empty())
+        warnings.push_back(fmt::format("data.valid: {} {}, on which the run trains; take other text, or hold out a part of the "
+                                       "training data by data.split", valid.path, shared));
+  return warnings;
+}
+
 // Rows of the embedding that no token of the data has cost memory and time as others do.
 std::optional<std::string> unused_rows(const RunInputs& inputs, const Tokenizer& tokenizer) {
   const ModelSource& model = inputs.plan.config.model;
@@ -109,7 +123,7 @@ void compare_tokenizers(RunInputs& inputs, const ReadAt& read_at) {
     inputs.plan.details.push_back(std::move(note));
   for (std::vector<std::string> warnings :
        {other_ends(inputs.plan.config.data, prefixes, read_at), other_tokenizer_of_weights(inputs, named, prefixes, read_at),
-        cut_conversations(inputs.plan.config, inputs.sources)})
+        cut_conversations(inputs.plan.config, inputs.sources), validation_in_training(inputs.plan.config.data)})
     std::ranges::move(warnings, std::back_inserter(inputs.warnings));
 }
 
@@ -254,6 +268,12 @@ std::vector<std::string> warnings_of(const TrainConfig& config) {
     warnings.emplace_back(
         "checkpoint.content = \"weights\": no run goes on from weights alone, so the same command is refused once they are "
         "saved; --set checkpoint.resume=never begins anew each time, --set checkpoint.content=all goes on");
+  for (const JsonValue& sample : config.eval.samples) {
+    std::error_code ignored;  // of texts that are no names of files
+    if (sample.is_string() && std::filesystem::is_regular_file(sample.as_string(), ignored))
+      warnings.push_back(fmt::format("eval.samples: {} is continued as a text, and the file of that name is not read; give the "
+                                     "texts themselves, or lists of messages", in_quotes(sample.as_string())));
+  }
   return warnings;
 }
 

@@ -56,14 +56,15 @@ double StepTimes::waiting() const { return sum(waited); }
 double StepTimes::computing() const { return sum(cpu); }
 double StepTimes::rest() const { return step - sum(wall); }
 
-StepTimes step_times(const StepProgram& program, std::span<const InstructionTimes> times, double batch_seconds,
+StepTimes step_times(const StepProgram& program, std::span<const InstructionTimes> times, const InstructionTimes& batch,
                      double step_seconds) {
   TRIDENT_CHECK(times.size() == program.instructions.size(), "{} times of {} instructions", times.size(),
                 program.instructions.size());
   StepTimes result;
   result.step = step_seconds;
   result.steps = 1;
-  result.wall[index_of(StepPart::kData)] = result.cpu[index_of(StepPart::kData)] = batch_seconds;
+  const std::size_t data = index_of(StepPart::kData);
+  result.wall[data] = batch.end - batch.start, result.cpu[data] = batch.cpu, result.waited[data] = batch.waited;
   for (std::size_t i = 0; i < times.size(); ++i) {
     const std::size_t part = index_of(part_of(program.instructions[i].kind));
     result.wall[part] += times[i].end - times[i].start;

@@ -15,7 +15,7 @@ namespace trident {
 
 // forward, backward: with tensor-parallel collectives, recomputation, and waiting for an input or for gathered parameters.
 // messages: issuing sends and receives. gather, reduce: issuing collectives over dp; the tie exchange. norm: waiting for reduced
-// gradients, step statistics. data: reading the batch.
+// gradients, step statistics. data: reading the batch, and the sum of its counted targets.
 enum class StepPart : std::uint8_t { kForward, kBackward, kMessages, kGather, kReduce, kNorm, kOptimizer, kData };
 template <>
 inline constexpr std::array<std::string_view, 8> kNamesOf<StepPart>{
@@ -24,7 +24,7 @@ inline constexpr std::size_t kNumStepParts = 8;
 StepPart part_of(InstructionKind kind);
 
 // Ranks wait for: tp: collectives in layers. pp: activations and their gradients. dp: reductions and gathers. norm: the sums of the
-// step statistics, that is, the slowest rank.
+// step statistics and of the batch's counted targets, that is, the slowest rank.
 enum class WaitedFor : std::uint8_t { kTensor, kPipeline, kData, kNorm };
 template <>
 inline constexpr std::array<std::string_view, 4> kNamesOf<WaitedFor>{"tp", "pp", "dp", "norm"};
@@ -58,8 +58,8 @@ struct Extremes {
   int largest = 0;  // the first rank that has the maximum
 };
 
-// One step of one rank. `times`: as the executor left them for `program`.
-StepTimes step_times(const StepProgram& program, std::span<const InstructionTimes> times, double batch_seconds,
+// One step of one rank. `times`: as the executor left them for `program`. `batch`: of what came before.
+StepTimes step_times(const StepProgram& program, std::span<const InstructionTimes> times, const InstructionTimes& batch,
                      double step_seconds);
 
 // Between which half of some values lies: a quarter is below, a quarter above. Of three or fewer, the least and the largest.

@@ -354,14 +354,16 @@ void add_gpu_notes(RunPlan& plan, DeviceKind device) {
                                    multiplier_name(device)));
 }
 
-// "train.only: 1.049M of 60.16M parameters train (1.74 %)".
+// "train.only: 1.049M of 60.16M parameters train (1.74 %)". Adapters come to the model's parameters.
 void add_trained_note(RunPlan& plan) {
   if (plan.model.tuning == nullptr) return;
   const auto [trained, all] = count_parameters(plan);
   const TrainConfig& c = plan.config;
   const std::string_view key = !c.train.only.empty() ? "train.only" : !c.train.freeze.empty() ? "train.freeze" : "adapter";
   const auto trains = static_cast<double>(trained), whole = static_cast<double>(all);
-  plan.notes.push_back(fmt::format("{}: {} of {} parameters train ({:.3g} %)", key, parameters_text(trains), parameters_text(whole),
+  const std::string of_all = fmt::format(" of {} parameters train", parameters_text(whole)),
+                    frozen = fmt::format(" parameters train, {} are frozen", parameters_text(whole - trains));
+  plan.notes.push_back(fmt::format("{}: {}{} ({:.3g} %)", key, parameters_text(trains), key == "adapter" ? frozen : of_all,
                                    100 * trains / whole));
 }
 

@@ -322,7 +322,7 @@ bool RankLoop::is_logged(std::int64_t update) const {
 }
 
 void RankLoop::note_times(const std::array<double, kNumWaitedFor>& waited_before, double seconds) {
-  StepTimes times = step_times(plan_.step_program(rank()), trainer_.instruction_times(), trainer_.batch_seconds(), seconds);
+  StepTimes times = step_times(plan_.step_program(rank()), trainer_.instruction_times(), trainer_.batch_times(), seconds);
   const std::array<double, kNumWaitedFor> waited = waited_for(trainer_.context(), trainer_.statistics_waited());
   for (std::size_t i = 0; i < waited.size(); ++i) times.waited_for[i] = waited[i] - waited_before[i];
   times.causes = trainer_.causes();

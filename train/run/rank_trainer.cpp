@@ -189,9 +189,11 @@ StepResult RankTrainer::step(const LoadSamples& load) {
   std::array<char, 32> name{};  // as the trace has it
   if (device().ranges() != nullptr) fmt::format_to_n(name.begin(), name.size() - 1, "step {}", updates_ + 1);
   const RangeScope range(device().ranges(), name.data());
-  const double start = monotonic_seconds();
+  const double start = monotonic_seconds(), waited_before = device().waited_seconds();
   load_batch(load, batches_++, /*training=*/true);
-  batch_seconds_ = monotonic_seconds() - start;
+  const double end = monotonic_seconds(), waited = device().waited_seconds() - waited_before;  // for the other ranks' counts
+  batch_times_ = {start, end, end - start - waited, waited};
+  statistics_waited_ += waited;
   model_.stage().set_micro_batches(batch_buffers_.micro_batches(), program);
   held_before_ = held_seconds();
   model_.executor().run(program, step_times_);

@@ -121,8 +121,8 @@ class RankTrainer {
   std::vector<std::string> notes() const;
   // Times of every instruction of the last step.
   std::span<const InstructionTimes> instruction_times() const { return step_times_; }
-  // Seconds that the last step spent on its batch before the first instruction.
-  double batch_seconds() const { return batch_seconds_; }
+  // Times of the last step's batch, which comes before the first instruction.
+  const InstructionTimes& batch_times() const { return batch_times_; }
   // Goes by this rank's samples of the last step; called between that and an evaluation.
   BatchBuffers::Seen seen() const { return batch_buffers_.seen(); }
   // Times of its instructions by cause.
@@ -146,7 +146,7 @@ class RankTrainer {
   BatchBuffers batch_buffers_;
   std::vector<float> reference_;
   std::vector<InstructionTimes> step_times_, eval_times_;  // of the last step, the last evaluation
-  double batch_seconds_ = 0;
+  InstructionTimes batch_times_;  // of the last step
   StepCauses causes_;
   double statistics_waited_ = 0;
   double held_before_ = 0;  // by the compute stream, before the step

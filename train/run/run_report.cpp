@@ -149,7 +149,7 @@ std::vector<std::string> time_lines(const StepTimes& times) {
   for (std::size_t i = 0; i < kNumWaitedFor; ++i) {
     const auto what = static_cast<WaitedFor>(i);
     if (shown(times.waited_for[i]))
-      waits += fmt::format(" {} {:.1f},", what == WaitedFor::kNorm ? "the slowest rank at the gradient norm" : to_string(what),
+      waits += fmt::format(" {} {:.1f},", what == WaitedFor::kNorm ? "the slowest rank" : to_string(what),
                            1e3 * times.waited_for[i]);
   }
   if (!waits.empty()) waits.pop_back();

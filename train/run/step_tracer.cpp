@@ -131,7 +131,7 @@ void StepTracer::add_instructions(std::int64_t update, double start, double end)
     slices_.push_back(slice);
   };
   add(TraceSlice::kStep, TraceLane::kStep, {start, end, 0, 0});
-  add(TraceSlice::kBatch, TraceLane::kCompute, {start, start + trainer_.batch_seconds(), 0, 0});
+  add(TraceSlice::kBatch, TraceLane::kCompute, trainer_.batch_times());
   std::int32_t index = 0;
   for (const InstructionTimes& times : trainer_.instruction_times()) add(index++, TraceLane::kCompute, times);
 }

@@ -316,6 +316,12 @@ TEST(HfConfig, UnknownKeysOfAFileThatAreSwitchedOffAreLeftOut) {
       {R"("freeze": null, "drop": false)", R"({"freeze": null, "rope_scaling": {"typo": false}})",
        R"(, "freeze": null, "rope_scaling": {"typo": false}})"},
       {R"("freeze": null, "hidden_act": "relu")", R"({"hidden_act": "silu"})", R"(, "hidden_act": "silu"})"},
+      // The list of layers follows the user's number of them, which is 3 in the file, where it says how.
+      {R"("layer_types": ["full_attention", "full_attention"])", R"({"num_hidden_layers": 3})",
+       R"(, "layer_types": ["full_attention", "full_attention", "full_attention"]})"},
+      {R"("layer_types": ["a", "b", "c", "d"])", R"({"num_hidden_layers": 3})", R"(, "layer_types": ["a", "b", "c"]})"},
+      {R"("layer_types": ["a", "b"])", R"({"num_hidden_layers": 3})", R"(, "layer_types": ["a", "b"]})"},
+      {R"("layer_types": ["a", "a"])", R"({"layer_types": ["a"], "num_hidden_layers": 3})", R"(, "layer_types": ["a"]})"},
   };
   for (const auto& [file, own, left] : cases) {
     std::string text = kept(file, own), wanted = left;
