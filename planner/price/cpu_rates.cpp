@@ -15,7 +15,7 @@
 namespace trident {
 namespace {
 
-constexpr double kMostMicroseconds = 1e10;
+constexpr double kMostMicroseconds = 1e10, kMostFlops = 1e18;
 constexpr int kMostCores = 4096;
 constexpr std::array kDTypes{DType::kF32, DType::kBF16, DType::kF16};
 
@@ -173,6 +173,12 @@ CpuRates cpu_rates_from_json(const JsonValue& json, const std::string& where) {
   rates.cores = file.count("cores", kMostCores);
   if (file.has("date")) rates.date = file.text("date");  // earlier versions did not write it
   if (file.has("bf16_over_fp32")) rates.bf16_over_fp32 = file.number("bf16_over_fp32", 1e3);
+  if (file.has("peak_flops_of_a_core")) {
+    ProfileObject peaks = file.object("peak_flops_of_a_core");
+    rates.fp32_peak = peaks.number("f32", kMostFlops);
+    rates.bf16_peak = peaks.number("bf16", kMostFlops);
+    peaks.finish();
+  }
   rates.constants = read_constants(file.object("constants"), rates.constants_source);
   rates.memory = read_tables<CpuMemory>(file, "memory", [](ProfileObject& o) {
     return CpuMemory{o.dtype("dtype"), o.number("process_bytes", 1e13), o.number("rank_bytes", 1e13), {}};
@@ -204,7 +210,12 @@ JsonValue to_json(const CpuRates& rates) {
   json.set("cores", rates.cores);
   if (!rates.date.empty()) json.set("date", rates.date);
   if (rates.bf16_over_fp32) json.set("bf16_over_fp32", *rates.bf16_over_fp32);
-  const auto microseconds = [](double seconds) { return seconds > 0 ? rounded(1e6 * seconds) : 0.0; };
+  const auto rounded_above_0 = [](double value) { return value > 0 ? rounded(value) : 0.0; };
+  JsonValue peaks;
+  peaks.set("f32", rounded_above_0(rates.fp32_peak));
+  peaks.set("bf16", rounded_above_0(rates.bf16_peak));
+  json.set("peak_flops_of_a_core", std::move(peaks));
+  const auto microseconds = [&](double seconds) { return rounded_above_0(1e6 * seconds); };
   constants.set("step_us", microseconds(rates.constants.step_seconds));
   constants.set("call_us", microseconds(rates.constants.call_seconds));
   constants.set("collective_us", microseconds(rates.constants.collective_seconds));
