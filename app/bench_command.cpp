@@ -2,6 +2,7 @@
 // trident bench --calibrate [FILE]
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <ostream>
 
 #include "app/command_line.h"
@@ -20,9 +21,21 @@ namespace {
 
 constexpr std::size_t kMostProfileBytes = 1 << 20;  // ten times the largest so far
 
+// "fp32 multiplies at 0.512 TFLOP/s, its largest product at 0.476": what tells a disturbed profile from another.
+std::string speed_text(const CpuRates& rates) {
+  const auto rate = [](double flops) { return fmt::format("{:.3f} TFLOP/s", 1e-12 * flops); };
+  std::string text = "fp32 multiplies at " + (rates.fp32_peak > 0 ? rate(rates.cores * rates.fp32_peak) : "an unknown rate");
+  if (rates.products.empty()) return text;
+  const LogTable& product = rates.products.front().seconds;
+  double flops = 2.0 * rates.cores / rates.products.front().threads / product.values().back();
+  for (const auto& sides : product.axes()) flops *= sides.back();
+  return text + ", its largest product at " + rate(flops);
+}
+
 // The file is written at the end: one that cannot be, or a disk without room for it, is refused before anything is measured.
-// Returns whether it was written: other programs that disturbed a profile of this machine leave an earlier one in its place.
-bool calibrate(const std::string& file, CalibrateOptions options, const CommandContext& context) {
+// Returns what was measured where it was not written: other programs that disturbed a profile of this machine leave an earlier one
+// in its place.
+std::optional<CpuRates> calibrate(const std::string& file, CalibrateOptions options, const CommandContext& context) {
   const Interruption interruption(fmt::format("{} was not written", file));  // else what is measured with would be left behind
   {
     AtomicFile room(file);
@@ -39,10 +52,10 @@ bool calibrate(const std::string& file, CalibrateOptions options, const CommandC
     throw;
   }
   interruption.check();
-  if (!rates.disturbance.empty() && options.name == kThisMachine && file_exists(file)) return false;
+  if (!rates.disturbance.empty() && options.name == kThisMachine && file_exists(file)) return rates;
   output.append(to_json_text(to_json(rates), 1) + '\n');
   output.commit();
-  return true;
+  return std::nullopt;
 }
 
 // Without FILE: what this user's later runs on this machine are predicted by.
@@ -52,11 +65,13 @@ void calibrate_this_machine(CalibrateOptions options, const CommandContext& cont
     throw ConfigError("--calibrate: neither XDG_CACHE_HOME nor HOME says where to keep the profile; set one, or name a file");
   create_folder_of(file);
   options.name = kThisMachine;
-  if (calibrate(file, std::move(options), context))
-    context.out << fmt::format("kept as {}: runs on this machine are predicted by it\n", on_one_line(file));
-  else
-    context.err << fmt::format("warning: not kept: {} has an earlier one, by which runs on this machine are still predicted; "
-                               "delete it to keep the next one whatever disturbs it\n", on_one_line(file));
+  const std::optional<CpuRates> disturbed = calibrate(file, std::move(options), context);
+  if (!disturbed)
+    return void(context.out << fmt::format("kept as {}: runs on this machine are predicted by it\n", on_one_line(file)));
+  throw Error(ExitCode::kRequeue,
+              fmt::format("not kept, because other programs had the cores: {}. {} has an earlier profile, by which runs on this "
+                          "machine are still predicted: {}; start again when nothing else runs, or delete it to keep the next one "
+                          "whatever disturbs it", speed_text(*disturbed), on_one_line(file), speed_text(read_cpu_rates(file))));
 }
 
 }  // namespace

@@ -61,11 +61,28 @@ bool is_said_again(const std::string& given, const std::vector<std::string>& set
   return std::ranges::count(settings, key, key_of) > 0;
 }
 
+// "runs/a", or "runs/a-2" where that is there: a start in the folder of another run would go on with that one.
+std::string new_folder(const std::string& folder) {
+  std::string free = folder;
+  for (int n = 2; std::filesystem::exists(free); ++n) free = fmt::format("{}-{}", folder, n);
+  return free;
+}
+
 // The command that trains a configuration in a folder of its own, with words that a user replaces where it does not say enough.
 std::string command_to_train(const ConfigFlags& flags, const OptionValues& values, int nodes, int gpus_per_node) {
   const auto is_given = [&](const char* key) { return values.at(key).origin != OptionValue().origin; };
   std::vector<std::string> settings = flags.settings;
-  if (!is_given("run.dir")) settings.push_back(fmt::format("run.dir=runs/{}", std::filesystem::path(flags.file).stem().string()));
+  const std::string asked = is_given("run.dir") ? values.at("run.dir").value.as_string()
+                                                : fmt::format("runs/{}", std::filesystem::path(flags.file).stem().string());
+  const std::string folder = new_folder(asked);
+  if (!is_given("run.dir") || folder != asked) {
+    std::erase_if(settings, [](const std::string& given) { return given.starts_with("run.dir="); });
+    settings.push_back("run.dir=" + folder);
+  }
+  if (const JsonValue& saves = values.at("checkpoint.dir").value; saves.is_string() && std::filesystem::exists(saves.as_string())) {
+    std::erase_if(settings, [](const std::string& given) { return given.starts_with("checkpoint.dir="); });
+    settings.push_back(fmt::format("checkpoint.dir={}/ckpt", folder));
+  }
   if (!is_given("data.train")) settings.emplace_back("data.train=PREFIX");
   if (!is_given("run.steps") && !is_given("run.epochs")) settings.emplace_back("run.steps=N");
   std::string command = fmt::format("trident train --config {}", for_shell(flags.file));

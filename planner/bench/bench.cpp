@@ -76,13 +76,27 @@ void measure_memory_rates(Device& device, double budget, BenchReport& report) {
   report.copy_bytes = 2.0 * static_cast<double>(bytes) / best_seconds(device, budget, copy);
 }
 
-void measure_products(const RunPlan& plan, Device& device, double budget, BenchReport& report) {
-  report.peak_flops = report.matmul_flops = measure_matmul_rate(device, plan.compute, budget);
-  if (device.kind() != DeviceKind::kCpu) return;
-  report.instructions = measure_multiply_rates(budget / 3);
+// Instructions keep the most that they reached in any call.
+void measure_peak(const RunPlan& plan, double seconds, BenchReport& report) {
+  std::vector<MultiplyRate> rates = measure_multiply_rates(seconds);
+  for (std::size_t i = 0; i < report.instructions.size(); ++i)
+    rates[i].flops = std::max(rates[i].flops, report.instructions[i].flops);
+  report.instructions = std::move(rates);
   report.peak_flops = report.instructions.front().flops;
   for (const MultiplyRate& rate : report.instructions)
     if (plan.multiplied == DType::kBF16) report.peak_flops = std::max(report.peak_flops, rate.flops);
+}
+
+void measure_products(const RunPlan& plan, Device& device, double budget, BenchReport& report) {
+  report.peak_flops = report.matmul_flops = measure_matmul_rate(device, plan.compute, budget);
+  if (device.kind() == DeviceKind::kCpu) measure_peak(plan, budget / 3, report);
+}
+
+// Other work may have had the cores while the peak was measured, and not while a faster product ran.
+void measure_peak_again(const RunPlan& plan, double budget, BenchReport& report) {
+  constexpr int kTries = 3;
+  for (int i = 0; i < kTries && report.fastest_product() > report.peak_flops; ++i) measure_peak(plan, budget, report);
+  report.raise_peak();
 }
 
 double median(std::vector<double> values) {
@@ -152,6 +166,7 @@ BenchReport run_bench(const TrainConfig& asked, const BenchOptions& options, Cud
     measure_memory_rates(*device, options.seconds, report);
     measure_step(plan, *device, world.communicator(rank, device->progress()),
                  on_device(choice, cuda, *device, DeviceTransport::kThread), options.steps, report);
+    if (choice.kind == DeviceKind::kCpu) measure_peak_again(plan, options.seconds, report);
   });
   const CollectiveOptions collectives = collective_options(config, options);
   report.collectives.push_back(

@@ -9,6 +9,7 @@
 #include "core/check.h"
 #include "core/clock.h"
 #include "device/cpu/multiply_rates.h"
+#include "planner/bench/calibrate_ranks.h"
 #include "planner/bench/calibrate_training.h"
 #include "train/plan/core_share.h"
 #include "train/plan/machine.h"
@@ -34,6 +35,12 @@ CpuRates calibrate_cpu(const CalibrateOptions& options, const std::function<void
     measure();
     say(fmt::format("{}: {:.1f} s", what, monotonic_seconds() - before));
   };
+  told("peak", [&] {
+    on_measuring_ranks(1, cores, [&](const MeasuringRank& rank) {
+      rates.fp32_peak = measure_matmul_peak(rank.device, DType::kF32).value_or(0) / cores;
+      if (*rates.bf16_over_fp32 > 0) rates.bf16_peak = measure_matmul_peak(rank.device, DType::kBF16).value_or(0) / cores;
+    });
+  });
   told("memory", [&] {
     measure_memory(options, "measured by trident bench --calibrate, " + rates.processor + ", 1 to 8 ranks of 1 thread", rates);
   });

@@ -103,7 +103,8 @@ void forecast_on_processors(const CpuRates& rates, ClusterForecast& it) {
   it.busiest = price.busiest();
   it.parts = run.shares_cores ? parts_of_shared_cores(it.plan, price, run, rates.cores) : price.ranks[it.busiest];
   it.step_seconds = run.step_seconds;
-  it.peak_flops = fastest_product(rates, it.plan.compute);
+  const int threads = it.plan.world_size() * it.plan.threads_per_rank;
+  it.peak_flops = rates.peak(it.plan.multiplied) * std::min(threads, rates.cores);
   it.process = run;
 }
 

@@ -335,7 +335,8 @@ std::string mfu_formula(const ClusterReport& report) {
       "model FLOPs of a step (6 x parameters of matrices + 12 x layers x {} x query width per token{}) / (step seconds x {})",
       report.plan.plan.has_intervals() ? "keys that a token sees" : "sequence",
       report.plan.plan.has_intervals() ? "" : ", attention in full",
-      report.hardware.on_gpus() ? "GPUs x dense 16-bit peak" : "FLOP/s of all cores in the fastest product of the profile");
+      report.hardware.on_gpus() ? "GPUs x dense 16-bit peak"
+                                : "the peak of the cores that its threads have, the multiply instruction's rate");
 }
 
 std::vector<std::size_t> some_stages(const ClusterForecast& plan, std::size_t most, std::size_t wanted) {

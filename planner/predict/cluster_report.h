@@ -66,8 +66,8 @@ std::string details_text(const ClusterReport& report, std::size_t columns);
 // of a step add up to it, those of a rank's memory to it. Where no band is known "low" and "high" are not there.
 // Processors have in place of "device", "gpus", "tokens_per_second_per_gpu": "processor", "cores", "ranks", "threads_per_rank",
 // "arena_bytes", "staging_bytes" and "resident_bytes" of the process; "device_bytes" is 0 where the machine's memory is not known;
-// "step" has "cpu_seconds" of all ranks and "shares_cores", too; "peak_flops" is of all cores; "core_hours" are in place of
-// "gpu_hours".
+// "step" has "cpu_seconds" of all ranks and "shares_cores", too; "peak_flops" is of all cores that threads have, 0 where no
+// peak is known; "core_hours" are in place of "gpu_hours".
 JsonValue to_json(const ClusterReport& report);
 
 // "quantity,part,stage,unit,value,low,high", a line for each number; low and high are empty where there is no band. "fits" is 1 or

@@ -17,6 +17,7 @@
 #include "train/plan/core_share.h"
 #include "train/plan/machine.h"
 #include "train/plan/preflight.h"
+#include "train/plan/step_flops.h"
 #include "train/plan/step_record.h"
 #include "train/run/run_files.h"
 #include "train/run/run_report.h"
@@ -24,27 +25,6 @@
 
 namespace trident {
 namespace {
-
-// "embedding, blocks 0-3" as far as the stage has them; a stage of several chunks: "blocks 0-1, 8-9".
-std::string units_text(const RunPlan& plan, std::size_t stage) {
-  std::vector<int> blocks;
-  bool embedding = false, head = false;
-  for (std::size_t s = stage; s < plan.step_spec.units_of_stage.size(); s += plan.step_programs.size()) {
-    for (const int unit : plan.step_spec.units_of_stage[s]) {
-      if (unit == 0)
-        embedding = true;
-      else if (unit == head_unit(plan.model))
-        head = true;
-      else
-        blocks.push_back(unit - 1);
-    }
-  }
-  std::string text = embedding ? "embedding" : "";
-  const auto add = [&text](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
-  if (!blocks.empty()) add(fmt::format("block{} {}", blocks.size() == 1 ? "" : "s", number_ranges(blocks)));
-  if (head) add("head");
-  return text;
-}
 
 bool is_large(const DryPlan& report) {
   return std::ranges::any_of(report.stages, [](const DryRun& stage) { return stage.arena.total_bytes() >= 1'000'000'000; });

@@ -14,7 +14,7 @@
 namespace trident {
 namespace {
 
-constexpr double kMostMicroseconds = 1e10;
+constexpr double kMostMicroseconds = 1e10, kMostFlops = 1e18;
 constexpr int kMostCores = 4096;
 constexpr std::array kDTypes{DType::kF32, DType::kBF16, DType::kF16};
 
@@ -37,6 +37,7 @@ class ProfileReader : public SourcedObject {
     out = value.as_number();
   }
   void bytes(std::string_view key, double& out) { number(key, 1e13, out); }
+  void flops(std::string_view key, double& out) { number(key, kMostFlops, out); }
   // In the file in `unit` seconds.
   void time(std::string_view key, double unit, double& out) { number(key, kMostMicroseconds, out), out *= unit; }
   void dtype(std::string_view key, DType& out) {
@@ -114,6 +115,7 @@ struct ProfileWriter {
 
   void count(std::string_view key, int x) { json.set(key, x); }
   void bytes(std::string_view key, double x) { json.set(key, std::round(x)); }
+  void flops(std::string_view key, double x) { json.set(key, x > 0 ? rounded(x) : 0.0); }
   void time(std::string_view key, double unit, double x) {
     const double seconds = 1e-6 / unit * x;
     json.set(key, seconds > 0 ? rounded(1e6 * seconds) : 0.0);
@@ -161,6 +163,12 @@ constexpr std::array<std::string_view, 3> kProductAxes{"m", "n", "k"};
 constexpr std::array<std::string_view, 2> kAttentionAxes{"length", "head_dim"};
 constexpr std::array<std::string_view, 1> kByteAxes{"bytes"};
 
+template <class Profile, class Rates>
+void visit_peaks(Profile& file, Rates& rates) {
+  file.object("peak_flops_of_a_core",
+              [&](auto& o) { o.flops("f32", rates.fp32_peak), o.flops("bf16", rates.bf16_peak); });
+}
+
 // The one list of what a profile holds behind its heading, for reading and for writing.
 template <class Profile, class Rates>
 void visit_members(Profile& file, Rates& rates) {
@@ -202,6 +210,7 @@ CpuRates cpu_rates_from_json(const JsonValue& json, const std::string& where) {
   file.text("name", rates.name), file.text("processor", rates.processor), file.count("cores", rates.cores);
   if (file.has("date")) file.text("date", rates.date);  // earlier versions did not write it
   if (file.has("bf16_over_fp32")) file.number("bf16_over_fp32", 1e3, rates.bf16_over_fp32.emplace());
+  if (file.has("peak_flops_of_a_core")) visit_peaks(file, rates);
   visit_members(file, rates);
   file.finish();
   return rates;
@@ -212,6 +221,7 @@ JsonValue to_json(const CpuRates& rates) {
   file.text("name", rates.name), file.text("processor", rates.processor), file.count("cores", rates.cores);
   if (!rates.date.empty()) file.text("date", rates.date);
   if (rates.bf16_over_fp32) file.json.set("bf16_over_fp32", *rates.bf16_over_fp32);
+  visit_peaks(file, rates);
   visit_members(file, rates);
   return std::move(file.json);
 }

@@ -71,6 +71,9 @@ struct CpuRates {
   int cores = 1;
   std::string date;       // of the measurement, "2026-11-25"; empty: not known
   std::optional<double> bf16_over_fp32;  // as bf16_products_at() takes it; nothing: an earlier version's, whose tables say it
+  // FLOP/s of a core, all of them at work, by the instruction that multiplies fp32, and by the one that multiplies bf16 if there is
+  // one: the peak that MFU is a share of. 0: not known, as in profiles of earlier versions.
+  double fp32_peak = 0, bf16_peak = 0;
   CpuConstants constants;
   std::string constants_source;
   std::vector<CpuMemory> memory;
@@ -78,6 +81,8 @@ struct CpuRates {
   std::vector<OperationTimes> attention, operations;
   std::vector<CollectiveTimes> collectives;
   std::string disturbance = {};  // how others disturbed the measurement that has just ended; not of the file
+
+  double peak(DType multiplied) const { return multiplied == DType::kBF16 ? bf16_peak : fp32_peak; }
 };
 
 // "the profile cpu of AMD EPYC (...), measured 2026-11-25".

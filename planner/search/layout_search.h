@@ -17,15 +17,12 @@ struct TimedLayout {
   auto rank() const { return std::pair(tight, seconds); }
 };
 
-struct RankedLayouts {
-  std::vector<TimedLayout> best;  // by rank; equal times in the order of the candidates
-  std::size_t timed = 0;          // candidates whose time was asked for
-};
-
-// The `keep` fastest candidates by the function `seconds`, which is called from `threads` threads; tight ones behind all others.
-// `candidates` have the seconds that a step takes at least: where these are longer than the `keep`-th's by more than `beyond` (a
-// part of it), nothing is asked about them. The same result whatever the threads.
-RankedLayouts fastest_layouts(std::vector<TimedLayout> candidates, std::size_t keep, double beyond, int threads,
-                              const std::function<double(const SearchLayout&)>& seconds);
+// The candidates whose time was asked for, by rank; equal times in the order of the candidates. Among them are the fastest of the
+// `keep` fastest sets of variations by the function `seconds`, which is called from `threads` threads; tight ones stand behind all
+// others, in sets of their own. `candidates` have the seconds that a step takes at least: where these are longer than the `keep`-th
+// set's by more than `beyond` (a part of it), or much longer than a variation's, nothing is asked about them. The same result
+// whatever the threads.
+std::vector<TimedLayout> fastest_layouts(std::vector<TimedLayout> candidates, std::size_t keep, double beyond, int threads,
+                                         const std::function<double(const SearchLayout&)>& seconds);
 
 }  // namespace trident

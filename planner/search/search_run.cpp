@@ -238,20 +238,13 @@ class Search {
     drop_same(candidates);
     result_.tight = static_cast<std::size_t>(std::ranges::count_if(candidates, &TimedLayout::tight));
     result_.bound_seconds = bound_seconds_ / static_cast<double>(fitting.size());
-    // As many as it takes for enough that are no variations of each other.
-    RankedLayouts ranked;
-    std::size_t simulations = 0;
     begin("layouts timed", 0);
-    for (std::size_t kept = std::max(request_.ranked, request_.keep);; kept *= 2) {
-      ranked = fastest_layouts(candidates, kept, kBeyond, request_.threads,
-                               [this](const SearchLayout& layout) { return seconds_of(layout); });
-      simulations += ranked.timed;
-      result_.best = without_variations(ranked.best, request_.keep);
-      if (ranked.best.size() < kept || result_.best.size() >= request_.keep) break;
-    }
+    const std::vector<TimedLayout> ranked = fastest_layouts(
+        candidates, request_.keep, kBeyond, request_.threads, [this](const SearchLayout& layout) { return seconds_of(layout); });
+    result_.best = without_variations(ranked, request_.keep);
     if (!result_.best.empty()) result_.less_sure = width_note(hardware_, model_.hidden / result_.best.front().layout.tensor);
-    result_.simulation_seconds = simulation_seconds_ / static_cast<double>(simulations);
-    result_.timed = ranked.timed;
+    result_.simulation_seconds = simulation_seconds_ / static_cast<double>(ranked.size());
+    result_.timed = ranked.size();
     for_each_index(result_.best.size(), request_.threads, [&](std::size_t i) { describe(result_.best[i]); });
     result_.best_by_choice = choices_.times();
   }
@@ -455,14 +448,6 @@ std::int64_t usable_bytes(const GpuRates& gpu, const ModelConfig& model, const S
                                                  layout.pipeline, layout.policy().shard_optimizer);
   return static_cast<std::int64_t>(gpu.device_bytes) - static_cast<std::int64_t>(gpu.context_bytes) -
          static_cast<std::int64_t>(groups * gpu.communicator_bytes);
-}
-
-bool are_variations(const SearchLayout& a, const SearchLayout& b) {
-  SearchLayout same = b;
-  same.virtual_stages = a.virtual_stages;
-  same.micro = a.micro;
-  same.reduces_once = a.reduces_once;
-  return a == same;
 }
 
 SearchResult search_layouts(const SearchRequest& request) {

@@ -26,7 +26,6 @@ struct SearchRequest {
   std::optional<PlanHardware> processors = {};  // in place of the cluster
   int gpus = 0;  // of processors: ranks; 0: 1, 2, 4 and so on, to as many as there are cores
   std::size_t keep = 10;        // layouts to report
-  std::size_t ranked = 100;     // layouts, at least, that are put in order: variations of the best are among them
   int threads = 2;
   // "layouts planned", of all; "layouts bounded", of those that fit; "layouts timed", of a number that is not known: 0.
   std::function<void(std::string_view what, std::int64_t done, std::int64_t all)> progress = {};
@@ -35,7 +34,7 @@ struct SearchRequest {
 // The prediction for a layout of the search.
 struct FoundLayout {
   SearchLayout layout;
-  // Slower layouts, ascending, that are the same but for chunks, micro-batch, or when gradients are reduced.
+  // Slower layouts, ascending, with the same degrees.
   std::vector<TimedLayout> variations;
   double seconds = 0;  // of a step
   TimeParts parts;     // of the busiest pipeline rank; they add up to `seconds`
@@ -76,9 +75,6 @@ struct SearchResult {
 // Throws ConfigError: a cluster with fewer GPUs than one replica takes in any layout (what it would take), a batch that no layout
 // divides, what check_cluster_size refuses, ranks that a machine's processors cannot be.
 SearchResult search_layouts(const SearchRequest& request);
-
-// Whether two layouts are variations of one.
-bool are_variations(const SearchLayout& a, const SearchLayout& b);
 
 // Bytes of a GPU that arenas may take: without the driver's context and communicators.
 std::int64_t usable_bytes(const GpuRates& gpu, const ModelConfig& model, const SearchLayout& layout);

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <tuple>
 
 #include "core/at.h"
 #include "core/check.h"
@@ -162,6 +163,15 @@ ZeroPolicy SearchLayout::policy() const {
   return policy;
 }
 
+std::string zero_text(const SearchLayout& layout) {
+  return fmt::format("{}{}", to_string(layout.zero), layout.reduces_once ? " reducing once" : "");
+}
+
+bool are_variations(const SearchLayout& a, const SearchLayout& b) {
+  const auto places = [](const SearchLayout& it) { return std::tie(it.data, it.context, it.pipeline, it.tensor, it.shard_ranks); };
+  return places(a) == places(b);
+}
+
 std::string to_string(const SearchLayout& layout) {
   std::string text = fmt::format("{}DP x {}PP x {}TP", layout.data, layout.pipeline, layout.tensor);
   if (layout.context > 1) text += fmt::format(" x {}CP", layout.context);
@@ -169,7 +179,7 @@ std::string to_string(const SearchLayout& layout) {
   if (layout.pipeline > 1) text += fmt::format(", {}", to_string(layout.schedule));
   if (layout.virtual_stages > 1) text += fmt::format(" of {} chunks", layout.virtual_stages);
   text += fmt::format(", micro-batches of {}", layout.micro);
-  text += fmt::format(", {}{}", to_string(layout.zero), layout.reduces_once ? " reducing once" : "");
+  text += ", " + zero_text(layout);
   if (layout.shard_ranks > 0) text += fmt::format(" within groups of {}", layout.shard_ranks);
   if (layout.recompute != RecomputePolicy::kNone) text += fmt::format(", recompute {}", to_string(layout.recompute));
   return text;

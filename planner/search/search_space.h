@@ -34,6 +34,12 @@ struct SearchLayout {
   bool operator==(const SearchLayout&) const = default;
 };
 
+// "zero3 reducing once".
+std::string zero_text(const SearchLayout& layout);
+
+// Whether two layouts are variations of one: ranks stand alike, and anything else may differ.
+bool are_variations(const SearchLayout& a, const SearchLayout& b);
+
 // "6DP x 64PP x 8TP, sequence parallel, interleaved of 2 chunks, micro-batches of 1, zero1, recompute selective".
 std::string to_string(const SearchLayout& layout);
 

@@ -58,30 +58,44 @@ std::string band_text(const FoundLayout& found) {
                     : "no band";
 }
 
-// "2 chunks +0.4 %, micro-batches of 2 +1.3 %": in what they differ, and by how much they are slower; the nearest ones.
+// "micro-batches of 2 +1.3 %, zero2 and recompute full +1.9 %": the nearest variation for each choice, or choices together, in
+// which one differs, and by how much it is slower.
 std::string variations_text(const FoundLayout& found) {
-  constexpr std::size_t kMost = 4;
+  constexpr std::size_t kMost = 5;
+  std::vector<unsigned> told;  // choices, a bit each
   std::string text;
-  for (std::size_t i = 0; i < std::min(kMost, found.variations.size()); ++i) {
-    const TimedLayout& variation = found.variations[i];
+  for (const TimedLayout& variation : found.variations) {
     const SearchLayout &other = variation.layout, &layout = found.layout;
     std::string words;
-    const auto add = [&](const std::string& word) { words += (words.empty() ? "" : " and ") + word; };
-    if (other.virtual_stages != layout.virtual_stages) add(fmt::format("{} chunks", other.virtual_stages));
-    if (other.micro != layout.micro) add(fmt::format("micro-batches of {}", other.micro));
-    if (other.reduces_once != layout.reduces_once) add(other.reduces_once ? "reducing once" : "reducing as the preset does");
+    unsigned choices = 0, bit = 1;
+    const auto add = [&](bool differs, const std::string& word) {
+      if (differs) words += (words.empty() ? "" : " and ") + word, choices |= bit;
+      bit *= 2;
+    };
+    add(other.sequence_parallel != layout.sequence_parallel,
+        other.sequence_parallel ? "sequence parallel" : "no sequence parallel");
+    add(other.schedule != layout.schedule || other.virtual_stages != layout.virtual_stages,
+        other.virtual_stages > 1 ? fmt::format("{} chunks", other.virtual_stages) : std::string(to_string(other.schedule)));
+    add(other.micro != layout.micro, fmt::format("micro-batches of {}", other.micro));
+    add(other.zero != layout.zero || other.reduces_once != layout.reduces_once, zero_text(other));
+    add(other.recompute != layout.recompute, fmt::format("recompute {}", to_string(other.recompute)));
+    if (std::ranges::any_of(told, [&](unsigned before) { return (before & choices) == before; })) continue;
+    if (told.size() == kMost) break;
+    told.push_back(choices);
     text += fmt::format("{}{} {:+.1f} %", text.empty() ? "    or with " : ", ", words,
                         100 * (variation.seconds / found.seconds - 1));
   }
   return text.empty() ? "" : text + '\n';
 }
 
+std::string mfu_text(const FoundLayout& found) { return found.mfu > 0 ? percent_digits(found.mfu) + " %" : "-"; }
+
 // As many columns as a screen has room for.
 Table short_table(const std::vector<FoundLayout>& layouts, std::size_t first) {
-  Table table{"", {{"#"}, {"layout", true}, {"step"}, {"tokens/s"}, {"MFU %"}, {"memory"}, {"", true}}};
+  Table table{"", {{"#"}, {"layout", true}, {"step"}, {"tokens/s"}, {"MFU"}, {"memory"}, {"", true}}};
   for (const FoundLayout& found : layouts)
     table.rows.push_back({fmt::format("{}", first++), to_string(found.layout), seconds_text(found.seconds),
-                          rounded_text(found.tokens_per_second), percent_digits(found.mfu), bytes_text(found.needed_bytes),
+                          rounded_text(found.tokens_per_second), mfu_text(found), bytes_text(found.needed_bytes),
                           found.tight ? "fits tightly" : ""});
   return table;
 }
@@ -91,9 +105,9 @@ std::string details(const SearchResult& result, int rank) {
   const FoundLayout& found = at(result.best, rank - 1);
   const std::string per_gpu =
       result.on_processors() ? "" : fmt::format(", {} per GPU", rounded_text(found.tokens_per_second / result.gpus));
-  return fmt::format("\nlayout {}: {}\n    a step takes {} ({}): {} tokens/s{}, MFU {} %\n", rank, to_string(found.layout),
+  return fmt::format("\nlayout {}: {}\n    a step takes {} ({}): {} tokens/s{}, MFU {}\n", rank, to_string(found.layout),
                      seconds_text(found.seconds), band_text(found), rounded_text(found.tokens_per_second), per_gpu,
-                     percent_digits(found.mfu)) +
+                     mfu_text(found)) +
          variations_text(found) +
          fmt::format("    time of pipeline rank {} in %: {}\n", found.busiest, parts_text(found)) + memory_text(found, result) +
          fmt::format("    next limit: {}\n    to train it: {}\n", found.next_limit, settings_text(found));
@@ -127,8 +141,10 @@ std::string equals_text(const SearchResult& result) {
 std::vector<std::string> caveats(const SearchResult& result) {
   std::vector<std::string> lines{
       equals_text(result),
-      fmt::format("MFU is model FLOPs of a step, attention in full, over {}",
-                  result.on_processors() ? "what all cores reach in the fastest product" : "the GPUs' dense 16-bit peak"),
+      !result.best.empty() && result.best.front().mfu == 0
+          ? std::string("MFU is not known: the profile names no peak; trident bench --calibrate measures it")
+          : fmt::format("MFU is model FLOPs of a step, attention in full, over {}",
+                  result.on_processors() ? "the cores' peak, the multiply instruction's rate" : "the GPUs' dense 16-bit peak"),
       result.on_processors() ? "" : "all is predicted: no run of this program on a GPU has been measured yet",
       result.less_sure};
   std::erase(lines, "");
@@ -142,9 +158,13 @@ JsonValue json_of(const FoundLayout& found) {
   JsonValue::Array variations;
   for (const TimedLayout& other : found.variations)
     variations.push_back(JsonValue::Object{{"layout", to_string(other.layout)},
+                                           {"sequence_parallel", other.layout.sequence_parallel},
                                            {"virtual_stages", other.layout.virtual_stages},
+                                           {"schedule", to_string(other.layout.schedule)},
                                            {"micro", other.layout.micro},
+                                           {"zero", to_string(other.layout.zero)},
                                            {"grad_sync", sync_of(other.layout)},
+                                           {"recompute", to_string(other.layout.recompute)},
                                            {"closed_form_s", other.seconds}});
   return JsonValue::Object{{"layout", to_string(layout)},
                            {"data", layout.data},
@@ -265,7 +285,7 @@ Table layouts_table(const std::vector<FoundLayout>& layouts, std::size_t first, 
     table.rows.push_back({fmt::format("{}", first++), to_string(found.layout), seconds_text(found.seconds), band_text(found),
                           rounded_text(found.tokens_per_second),
                           result.on_processors() ? "-" : rounded_text(found.tokens_per_second / result.gpus),
-                          percent_digits(found.mfu) + " %",
+                          mfu_text(found),
                           bytes_text(found.needed_bytes) + room_of(found, result),
                           found.next_limit});
   return table;

@@ -25,6 +25,7 @@
 #include "train/launch/run_training.h"
 #include "train/plan/machine.h"
 #include "train/plan/run_plan.h"
+#include "train/plan/step_flops.h"
 #include "train/run/run_report.h"
 
 namespace trident {
@@ -55,6 +56,12 @@ void price(const PlanHardware& hardware, const PointConfig& point, StudyRow& row
   row.seconds = plan.seconds();
   row.parts = plan.parts;
   row.bubble = plan.forecast.price.bubble_over_ideal;
+  if (const auto& stages = plan.forecast.price.ranks; stages.size() > 1 && !(plan.process && plan.process->shares_cores)) {
+    double computing = 0;
+    for (const TimeParts& stage : stages) computing += stage[TimePart::kCompute];
+    row.uneven = plan.parts[TimePart::kCompute] - computing / static_cast<double>(stages.size());
+    row.stage = fmt::format("stage {} ({})", plan.busiest, units_text(plan.plan, plan.busiest));
+  }
   row.bytes_sent = plan.bytes_sent;
   count_collectives(plan.plan, row);
   if (hardware.peak_flops > 0) row.mfu = plan.mfu;

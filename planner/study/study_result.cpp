@@ -101,6 +101,16 @@ bool differ_in_one(const StudySpec& spec, const StudyPoint& a, const StudyPoint&
 
 double ratio(const StudyRow& slow, const StudyRow& fast) { return fast.tokens_per_gpu() / slow.tokens_per_gpu(); }
 
+// Names what takes `seconds` more in one row. Where that is computing, and most of it by a stage that computes longer than others,
+// the stage and the bubble that it makes are named, too.
+std::string cause_text(TimePart part, double seconds, const StudyRow& more, double uneven_of_less) {
+  const bool uneven = part == TimePart::kCompute && more.uneven - uneven_of_less > seconds / 2;
+  if (!uneven) return std::string(part_words(part).cause);
+  const double computes = more.parts[TimePart::kCompute];
+  return fmt::format("{} of {}, {:.3g} times as long as stages compute on average, while the others wait (bubble {:.3f} of the "
+                     "ideal step)", part_words(part).cause, more.stage, computes / (computes - more.uneven), more.bubble);
+}
+
 std::string why_slower(const StudyResult& result, const StudyRow& slow, const StudyRow& fast) {
   const double scale = static_cast<double>(slow.tokens) / static_cast<double>(fast.tokens);  // steps of equal work are compared
   const auto [part, seconds] = largest_difference(slow, fast, scale);
@@ -108,10 +118,11 @@ std::string why_slower(const StudyResult& result, const StudyRow& slow, const St
   std::string text = fmt::format("On {} {} takes {:.2f} times as long per token as {}: ", counted(slow.gpus, result.counted_as),
                                  row_name(result.spec, slow.point), ratio(slow, fast), row_name(result.spec, fast.point));
   const auto [unit, of_second] = time_unit_of(result);
+  const std::string cause = cause_text(part, seconds, slow, scale * fast.uneven);
   text += seconds > all ? fmt::format("{:.3g} {} more a step are {}, all other parts together take {:.3g} {} less.",
-                                      of_second * seconds, unit, part_words(part).cause, of_second * (seconds - all), unit)
+                                      of_second * seconds, unit, cause, of_second * (seconds - all), unit)
                         : fmt::format("{:.3g} of the {:.3g} {} more a step are {}.", of_second * seconds, of_second * all, unit,
-                                      part_words(part).cause);
+                                      cause);
   const double sent = all_bytes(slow), sent_fast = all_bytes(fast) * scale;
   if (part == TimePart::kData && sent > 0)
     text += fmt::format(" A step sends {} a {} over dp instead of {}: {}, instead of {} and {}.", dp_bytes(slow),
@@ -154,8 +165,7 @@ std::string why_less_efficient(const StudyResult& result, const StudyRow& large,
   return fmt::format(
       "{}from {} to {} efficiency falls to {:.2f}, most of it by {}: {:.0f} % of the step instead of {:.0f} %{}.",
       name.empty() ? "" : name + ": ", small.gpus, counted(large.gpus, result.counted_as),
-      large.efficiency, part_words(part).cause, 100 * of_large,
-      100 * of_small,
+      large.efficiency, cause_text(part, seconds, large, scale * small.uneven), 100 * of_large, 100 * of_small,
       large.micro_batches != small.micro_batches ? fmt::format(" ({} instead of {} a replica)", large.micro_batches,
                                                                counted(small.micro_batches, "micro-batch", "micro-batches"))
                                                  : "");
@@ -280,9 +290,9 @@ bool varies_layout(const StudySpec& spec) {
 std::vector<std::string> held_fixed(const StudySpec& spec, std::string_view counted_as) {
   std::vector<std::string> held;
   if (varies_layout(spec) && spec.scaling == Scaling::kStrong) {
-    held.emplace_back(
-        "Strong scaling: the global batch (batch.global) is held fixed; more replicas take fewer micro-batches each. The "
-        "micro-batch, the sequence and every setting that is not varied stay the same.");
+    held.push_back(fmt::format(
+        "{} global batch (batch.global) is held fixed; more replicas take fewer micro-batches each. The micro-batch, the sequence "
+        "and every setting that is not varied stay the same.", spec.varies_gpus() ? "Strong scaling: the" : "The"));
   } else if (spec.scaling == Scaling::kWeak) {
     std::string batches;
     for (std::size_t arm = 0; arm < spec.arms.size(); ++arm) {

@@ -36,6 +36,8 @@ struct StudyRow {
   TimeParts parts;      // of the pipeline rank that waits least; they add up to `seconds`
   double mfu = 0;       // model FLOPs (attention in full, no recomputation) over seconds x gpus x peak; 0: no peak is known
   double bubble = 0;    // idle over ideal
+  double uneven = 0;    // seconds that the stage of `parts` computes longer than stages do on average; 0: no pipeline
+  std::string stage;    // that stage, "stage 1 (block 5, head)"
   std::int64_t memory_bytes = 0;  // that have to fit: of the GPU that needs most, or of the process whose threads are ranks
   std::int64_t optimizer_bytes = 0;  // on GPUs, of them its optimizer state: what offloading would take away
   std::int64_t memory_there = 0;  // of that GPU, or of this machine where the processors are its own; 0: not known

@@ -97,7 +97,8 @@ TEST(PlanSearch, SaysWhichLayoutsAreBestAndWritesTheFirst) {
 // Layouts whose times differ by less than predictions err are not told apart; of untrainable ones no more are shown.
 TEST(PlanSearch, SaysWhichAreEqualAndCountsTheRest) {
   const std::string text = succeeded(run_program({"plan", "search", "h100_sxm_ndr", "--config", TRIDENT_SOURCE_DIR
-                                                  "/configs/laptop.json", "--gpus", "16", "--best", "2"})).out;
+                                                  "/configs/laptop.json", "--gpus", "16", "--best", "2", "--set",
+                                                  "parallel.zero=zero1"})).out;
   expect_parts(text, {"\n1 and 2 are equal within the error of predictions\n", "\n4  ", " slower\n\n--html"});
   EXPECT_LT(text.find("are equal within"), text.find("\n1  ")) << text;
   EXPECT_EQ(text.find("\n5  "), text.npos) << text;
@@ -145,7 +146,7 @@ TEST(PlanSearch, PrintsConfigurationsThatArePlannedAndTrained) {
   std::size_t planned = 0;
   for (const std::string gpus : {"1", "2", "4"}) {
     const ProgramOutcome outcome = succeeded(
-        run_program({"plan", "--search", "--config", config, "--cluster", "a10_pcie", "--gpus", gpus, "--best", "4", "--json"}));
+        run_program({"plan", "--search", "--config", config, "--cluster", "a10_pcie", "--gpus", gpus, "--json"}));
     const JsonValue result = parse_json(outcome.out, "a test", {.max_bytes = 1 << 24, .max_depth = 16});
     for (const JsonValue& layout : result.find("best")->items()) {
       std::vector<std::string> set;
@@ -211,6 +212,12 @@ TEST(PlanSearch, ProcessorsAreSearchedOverTheirRanks) {
     ranks.insert(layout.find("data")->as_integer() * layout.find("pipeline")->as_integer() * layout.find("tensor")->as_integer());
   }
   EXPECT_EQ(ranks, (std::set<std::int64_t>{1, 2}));  // the shipped profile has two cores
+  EXPECT_EQ(best.size(), 4u) << "1 rank, 2 replicas, 2 stages, 2 tensor ranks: a row each, and the rest are its variations";
+  std::size_t all = 0;
+  for (const JsonValue& layout : best) all += 1 + layout.find("variations")->items().size();
+  EXPECT_EQ(static_cast<std::int64_t>(all), found.find("fitting")->as_integer());
+  for (const char* const key : {"zero", "recompute", "schedule", "sequence_parallel", "micro", "virtual_stages", "grad_sync"})
+    EXPECT_NE(best.front().find("variations")->items().front().find(key), nullptr) << key;
   EXPECT_EQ(found.find("gpus"), nullptr);
   EXPECT_EQ(to_json_text(*found.find("ranks")), "[1,2]");
   const JsonValue planned =
@@ -371,6 +378,16 @@ TEST(PlanSearch, SaysWhatToTypeNext) {
   for (const std::string& in_path : {"PATH=" + (folder / "folders") + ":$(dirname " TRIDENT_BINARY "):$PATH exec trident",
                                      std::string("cd $(dirname " TRIDENT_BINARY ") && PATH=$PATH: exec ./trident")})
     expect_parts(run_command({"sh", "-c", in_path + search}).out, {"to train layout 1:\n  sbatch --nodes=2 "});
+  // A folder that is there belongs to another run, which a start in it would go on with.
+  const std::string taken = folder / "taken";
+  std::filesystem::create_directories(taken + "-2");
+  std::filesystem::create_directories(taken);
+  const std::vector<std::string> there{"cpu", "--gpus", "1", "--set", "run.dir=" + taken, "--set", "checkpoint.dir=" + taken};
+  const std::string instead = " --set run.dir=" + taken + "-3 --set checkpoint.dir=" + taken + "-3/ckpt ";
+  expect_parts(next(plus(there, {"--write", written})), {"trident train --config " + written + instead});
+  const std::string unwritten = next(there);
+  expect_parts(unwritten, {instead});
+  EXPECT_EQ(unwritten.find("run.dir=" + taken + ' '), std::string::npos) << unwritten;
   const std::string line = next({"h100_sxm_ndr", "--gpus", "2", "--set", "run.dir=a b", "--set", "data.train=x"});
   expect_parts(line, {"to train layout 1:\n  trident train --config " + config + " --set 'run.dir=a b' --set data.train=x",
                       " --set 'parallel=", " --set run.steps=N\n"});

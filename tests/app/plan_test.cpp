@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <sys/resource.h>
@@ -248,6 +249,22 @@ TEST(PlanProgram, IsTheOneWorkedOutInTheDocuments) {
     std::string wrapped = program.substr(program.find(line.substr(0, 7)), line.size() + 1000);
     for (std::size_t at = 0; (at = wrapped.find("\n        ", at)) != std::string::npos;) wrapped.replace(at, 9, " ");
     EXPECT_EQ(wrapped.substr(0, line.size()), line);
+  }
+}
+
+// A pipeline whose ranks wait for one long stage, or for lack of micro-batches, says so before it is trained; others say nothing.
+TEST(PlanOfALargeJob, SaysForWhatAPipelineWaits) {
+  for (const auto& [config, micro, said] : std::vector<std::tuple<std::string, std::string, std::string>>{
+           {"demo_2dp_4pp_4tp", "2", " times as long as stages do on average, and ranks wait 67 % of a step, by FLOPs alone; "},
+           {"demo_2dp_4pp_4tp", "8", "pipeline: ranks wait 75 % of a step, by FLOPs alone, with 1 micro-batch on 4 stages; "},
+           {"learn_1f1b", "1", ""},
+           {"laptop", "2", ""}}) {
+    const std::string file = fmt::format("{}/configs/{}.json", TRIDENT_SOURCE_DIR, config);
+    const std::string out = succeeded(run_program({"plan", "--config", file, "--set", "batch.micro=" + micro})).out;
+    if (said.empty())
+      EXPECT_EQ(out.find("\npipeline: "), out.npos) << out;
+    else
+      expect_parts(out, {"\npipeline: ", said, "ask trident plan search\n"});
   }
 }
 

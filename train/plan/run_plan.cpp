@@ -423,8 +423,10 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
                                      "to optimizer.lr = {}", warmup, config.run.steps, config.optimizer.lr));
   add_gather_note(plan);
   add_gpu_notes(plan, machine.device);
+  const StepTimeline step = flops_timeline(plan);
+  plan.predicted_bubble = step.bubble_over_ideal();
+  if (const std::string note = bubble_note(plan, step); !note.empty()) plan.notes.push_back(note);
   plan.notes.insert(plan.notes.end(), machine.notes.begin(), machine.notes.end());
-  plan.predicted_bubble = flops_timeline(plan).bubble_over_ideal();
   return plan;
 }
 

@@ -5,7 +5,10 @@
 #include <numeric>
 #include <utility>
 
+#include "core/counted.h"
 #include "model/config/model_stats.h"
+#include "model/gpt.h"
+#include "train/plan/core_share.h"
 
 namespace trident {
 namespace {
@@ -58,6 +61,45 @@ std::vector<double> step_costs(const RunPlan& plan) {
   const std::vector<double> shares = backward_shares(plan);
   for (std::size_t u = 0; u < costs.size(); ++u) costs[u] *= (1.0 + shares[u]) / 3.0;
   return costs;
+}
+
+std::string units_text(const RunPlan& plan, std::size_t stage) {
+  std::vector<int> blocks;
+  bool embedding = false, head = false;
+  for (std::size_t s = stage; s < plan.step_spec.units_of_stage.size(); s += plan.step_programs.size()) {
+    for (const int unit : plan.step_spec.units_of_stage[s]) {
+      if (unit == 0)
+        embedding = true;
+      else if (unit == head_unit(plan.model))
+        head = true;
+      else
+        blocks.push_back(unit - 1);
+    }
+  }
+  std::string text = embedding ? "embedding" : "";
+  const auto add = [&text](const std::string& part) { text += (text.empty() ? "" : ", ") + part; };
+  if (!blocks.empty()) add(fmt::format("block{} {}", blocks.size() == 1 ? "" : "s", number_ranges(blocks)));
+  if (head) add("head");
+  return text;
+}
+
+std::string bubble_note(const RunPlan& plan, const StepTimeline& step) {
+  const std::size_t stages = step.compute.size();
+  if (stages == 1) return "";
+  const double bubble = step.bubble_over_ideal(), waits = 100 * bubble / (1 + bubble);
+  const double equal = static_cast<double>(stages - 1) / (plan.num_micro_batches * plan.config.parallel.virtual_stages);
+  const auto longest = std::ranges::max_element(step.compute);
+  const double times = *longest * static_cast<double>(stages) / std::reduce(step.compute.begin(), step.compute.end());
+  if (1 + bubble > 1.25 * (1 + equal)) {
+    const auto stage = static_cast<std::size_t>(longest - step.compute.begin());
+    return fmt::format("pipeline: stage {} ({}) computes {:.1f} times as long as stages do on average, and ranks wait {:.0f} % of "
+                       "a step, by FLOPs alone; take fewer stages (parallel.pipeline), or ask trident plan search",
+                       stage, units_text(plan, stage), times, waits);
+  }
+  if (bubble <= 1) return "";
+  return fmt::format("pipeline: ranks wait {:.0f} % of a step, by FLOPs alone, with {} on {} stages; take more of them (a smaller "
+                     "batch.micro) or fewer stages, or ask trident plan search",
+                     waits, counted(plan.num_micro_batches, "micro-batch", "micro-batches"), stages);
 }
 
 StepTimeline flops_timeline(const RunPlan& plan) {

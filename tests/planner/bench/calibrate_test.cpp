@@ -35,6 +35,8 @@ void expect_every_table(const CpuRates& rates) {
   const int cores = share_cores(std::array{usable_cores_of_this_process()}, 1).at_once();
   EXPECT_EQ(rates.cores, cores);
   EXPECT_EQ(rates.processor, processor_name());
+  EXPECT_LT(rates.fp32_peak, 1e12) << "more than any core multiplies";
+  EXPECT_TRUE(rates.bf16_peak == 0 || *rates.bf16_over_fp32 > 0);
   const std::size_t ways = cores > 1 ? 2 : 1;
   EXPECT_EQ(rates.products.size(), ways * 2 * 4);
   EXPECT_EQ(rates.attention.size(), ways * 2 * 2);

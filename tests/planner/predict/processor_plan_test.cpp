@@ -2,6 +2,7 @@
 // give.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 
 #include "core/number_text.h"
@@ -43,7 +44,9 @@ TEST(ProcessorPlan, PartsAddUpWhetherCoresAreSharedOrNot) {
       EXPECT_EQ(arenas, plan.process->arena_bytes);
       EXPECT_GT(plan.process->resident_bytes, arenas);
       EXPECT_GT(plan.mfu, 0);
-      EXPECT_LE(plan.hfu, 1) << "nothing is faster than the fastest product";
+      const double peak = rates_of(cores).peak(plan.plan.multiplied) * std::min(plan.plan.world_size(), cores);
+      EXPECT_DOUBLE_EQ(plan.mfu, plan.model_flops / plan.seconds() / peak) << "as trident train counts it";
+      EXPECT_LE(plan.hfu, 1) << "nothing is faster than the instruction";
     }
   }
 }

@@ -89,6 +89,10 @@ std::string missing(const CpuPrices& prices, const auto& call) {
 TEST(CpuRates, AreWrittenAsTheyAreRead) {
   const JsonValue once = to_json(rates_of(profile_text()));
   EXPECT_EQ(to_json_text(to_json(cpu_rates_from_json(once, "again"))), to_json_text(once));
+  const CpuRates with_peak = rates_of(replaced(
+      profile_text(), R"("cores":4,)", R"("cores":4,"peak_flops_of_a_core":{"f32":2e11,"bf16":0},)"));
+  EXPECT_EQ(cpu_rates_from_json(to_json(with_peak), "again").peak(DType::kF32), 2e11);
+  EXPECT_EQ(with_peak.peak(DType::kBF16), 0);
   EXPECT_TRUE(is_cpu_profile(once));
 }
 

@@ -108,7 +108,8 @@ TEST(StudyCauses, OfProcessorsAreOfRanks) {
   for (const std::string& sentence : causes_of(result)) EXPECT_EQ(sentence.find("GPU"), std::string::npos) << sentence;
   EXPECT_TRUE(held_fixed(result.spec, "rank").empty()) << "a preset changes no number of replicas";
   result.spec.varied = {parse_varied("parallel.context=1")};
-  EXPECT_FALSE(held_fixed(result.spec, "rank").empty()) << "ranks that share a sequence are no replicas";
+  ASSERT_FALSE(held_fixed(result.spec, "rank").empty()) << "ranks that share a sequence are no replicas";
+  EXPECT_TRUE(held_fixed(result.spec, "rank").front().starts_with("The global batch ")) << "nothing is scaled";
 }
 
 TEST(StudyResultRows, ReasonsAreToldOnceAndThreeAtMost) {
@@ -247,6 +248,22 @@ TEST(StudyCauses, APartMayGrowByMoreThanTheStep) {
   result.rows[1].parts[TimePart::kCompute] = 4.5;
   result.rows[1].parts[TimePart::kBubble] = 1.5;
   says(causes_of(result), 0, {"1.5 of the 2 s more a step are the pipeline's bubble."});
+}
+
+// The ranks of a pipeline with one long stage wait for it, and the one that waits least has nothing to wait for.
+TEST(StudyCauses, NameTheStageThatOthersWaitFor) {
+  StudyResult result;
+  result.spec.varied = {parse_varied("parallel=2DP|2PP")};
+  result.spec.gpus = 2;
+  const std::vector<StudyPoint> points = points_of(result.spec);
+  result.rows = {row(points[0], 4, TimePart::kCompute), row(points[1], 8, TimePart::kCompute)};
+  for (StudyRow& each : result.rows) each.gpus = 2;
+  result.rows[1].uneven = 3, result.rows[1].bubble = 0.9, result.rows[1].stage = "stage 1 (block 5, head)";
+  compare_rows(result);
+  says(causes_of(result), 0, {"4 of the 4 s more a step are computing of stage 1 (block 5, head), 1.6 times as long as stages "
+                              "compute on average, while the others wait (bubble 0.900 of the ideal step)."});
+  result.rows[1].uneven = 1;
+  says(causes_of(result), 0, {"4 of the 4 s more a step are computing."});
 }
 
 TEST(StudyCauses, BeginWithKeysThatChangeNothing) {
