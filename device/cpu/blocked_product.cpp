@@ -12,8 +12,9 @@ namespace trident {
 
 namespace {
 
-// A sum is cut into equal parts, multiples of kDepthStep, of at most so many words. Each part reads and writes all results.
-constexpr std::int64_t kMostDepthWords = 1024, kDepthStep = 16;
+// A sum is cut into equal parts, multiples of kDepthStep, of at most so many words, floats or pairs of bf16. Each part reads and
+// writes all results.
+constexpr std::int64_t kMostFloats = 1024, kMostPairs = 1536, kDepthStep = 16;
 // Rows and columns that are packed at a time, at most; fewer where their sums have to wait for the next cut in a buffer of f32.
 constexpr std::int64_t kMostLines = 2048, kMostPacked = 1 << 20, kMostSums = 1 << 20, kFewestLines = 1024;
 // A task multiplies so many panels of rows by panels of about so many columns and words, which stay in the second-level cache.
@@ -26,7 +27,8 @@ constexpr std::int64_t kTaskWords = 1 << 15;
 // How a shape is cut, in the order of the loops over it.
 struct Blocks {
   Blocks(const ProductTiles& tiles, const MatmulShape& s)
-      : depth(part(s.k, kMostDepthWords * tiles.pack, kDepthStep * tiles.pack)), words(ceil_div(std::min(s.k, depth), tiles.pack)) {
+      : depth(part(s.k, tiles.pack == 1 ? kMostFloats : 2 * kMostPairs, kDepthStep * tiles.pack)),
+        words(ceil_div(std::min(s.k, depth), tiles.pack)) {
     const std::int64_t width = size_of(s.in);
     const bool in_words = tiles.pack * width == 4 && s.k % tiles.pack == 0;
     in_place = in_words && s.transpose_a == Transpose::kNo && s.k * width % kPage != 0;
@@ -34,7 +36,7 @@ struct Blocks {
     const std::int64_t most = std::min(kMostLines, kMostPacked / words);
     std::int64_t most_rows = in_place ? s.m : most, most_columns = most;
     if (sums_apart) {
-      most_rows = std::clamp(kMostSums / s.n, kFewestLines, most);
+      most_rows = std::min(most_rows, std::clamp(kMostSums / s.n, kFewestLines, kMostLines));
       most_columns = std::min(kMostSums / std::min(s.m, most_rows), most);
     }
     rows = part(s.m, most_rows, tiles.rows), columns = part(s.n, most_columns, tiles.columns);
@@ -72,8 +74,20 @@ struct Operand {
     return static_cast<const std::byte*>(x) + width * (by_depth ? from * stride + first + line : (first + line) * stride + from);
   }
   const float* word(std::int64_t line) const { return reinterpret_cast<const float*>(at(line)); }
-  void fill(const ProductTiles& tiles, std::int64_t line, std::int64_t count, std::int64_t depth, std::int64_t words) const {
-    tiles.fill({type, at(line), stride, by_depth, std::min(count, lines - line), depth}, panels + line * words, panel);
+  // A task packs whole lines, or words of all lines where these lie across memory, so that it reads far along each row.
+  std::int64_t of_a_task(std::int64_t words) const {
+    const std::int64_t least = by_depth ? kDepthStep : panel;
+    return std::max<std::int64_t>(1, kTaskWords / (by_depth ? lines : words) / least) * least;
+  }
+  std::int64_t tasks(std::int64_t words) const { return ceil_div(by_depth ? words : lines, of_a_task(words)); }
+  void fill(const ProductTiles& tiles, std::int64_t task, std::int64_t depth, std::int64_t words) const {
+    const std::int64_t count = of_a_task(words), first = task * count;
+    if (by_depth) {
+      const std::int64_t before = first * tiles.pack, depth_here = std::min(count * tiles.pack, depth - before);
+      tiles.fill({type, at(0) + before * stride * width, stride, true, lines, depth_here}, panels + first * panel, panel, words);
+    } else {
+      tiles.fill({type, at(first), stride, false, std::min(count, lines - first), depth}, panels + first * words, panel, words);
+    }
   }
 };
 
@@ -120,23 +134,18 @@ class Product {
     return {row_type(s_.in), size_of(s_.in), x, by_depth, by_depth ? all : s_.k, panel, panels};
   }
 
-  std::int64_t lines_of_a_task(const Operand& x) const {
-    return std::max<std::int64_t>(1, kTaskWords / words_ / x.panel) * x.panel;
-  }
-
   bool ends() const { return a_.from + depth_ == s_.k; }
 
   void pack(bool new_a, bool new_b, bool new_outer) const {
-    const std::int64_t rows = lines_of_a_task(a_), columns = lines_of_a_task(b_);
-    const std::int64_t of_a = new_a ? ceil_div(a_.lines, rows) : 0, of_b = new_b ? ceil_div(b_.lines, columns) : 0;
-    const std::int64_t of_outer = new_outer ? ceil_div(outer_.lines, columns) : 0;
+    const std::int64_t of_a = new_a ? a_.tasks(words_) : 0, of_b = new_b ? b_.tasks(words_) : 0;
+    const std::int64_t of_outer = new_outer ? outer_.tasks(rank_words_) : 0;
     on_team(of_a + of_b + of_outer, [&](std::int64_t task, std::int64_t) {
       if (task < of_a)
-        a_.fill(tiles_, task * rows, rows, depth_, words_);
+        a_.fill(tiles_, task, depth_, words_);
       else if (task < of_a + of_b)
-        b_.fill(tiles_, (task - of_a) * columns, columns, depth_, words_);
+        b_.fill(tiles_, task - of_a, depth_, words_);
       else
-        outer_.fill(tiles_, (task - of_a - of_b) * columns, columns, rank_words_ * tiles_.pack, rank_words_);
+        outer_.fill(tiles_, task - of_a - of_b, rank_words_ * tiles_.pack, rank_words_);
     });
   }
 
@@ -155,6 +164,7 @@ class Product {
     t.scale = s_.scale;
     t.product.words = words_;
     t.product.a_row = blocks_.in_place ? s_.k / tiles_.pack : 1, t.product.a_word = blocks_.in_place ? 1 : tiles_.rows;
+    t.ahead_row = blocks_.in_place ? t.product.a_row : words_;
     if (ends()) t.second.words = t.second.a_row = rank_words_, t.second.a_word = 1;
     for (std::int64_t i = first_row; i < end_row; i += tiles_.rows) {
       t.product.a = blocks_.in_place ? a_.word(i) : a_.panels + i * words_;
@@ -163,7 +173,7 @@ class Product {
       for (std::int64_t j = first_column; j < end_column; j += tiles_.columns) {
         // Two of the next rows with every tile, so that they are in the cache when it is their turn.
         const std::int64_t next = i + tiles_.rows + (j - first_column) / tiles_.columns * 2;
-        t.ahead = blocks_.in_place && next + 1 < a_.lines ? a_.word(next) : nullptr;
+        t.ahead = next + 1 >= a_.lines ? nullptr : blocks_.in_place ? a_.word(next) : a_.panels + next * words_;
         t.product.b = b_.panels + j * words_, t.second.b = outer_.panels + j * rank_words_;
         t.columns = std::min(tiles_.columns, end_column - j);
         const std::int64_t place = ((a_.first + i) * s_.n + b_.first + j) * size_of(s_.out);

@@ -41,15 +41,17 @@ struct ProductTile {
   std::int64_t rows = 0, columns = 0;  // of the tile, as far as there are
   float scale = 1.0f;
   TilePlace add, to;  // to = scale * (product + second) + add
-  // Two rows like product.a's, which a tile after this one multiplies: they come from far away meanwhile.
+  // Two rows of words, which a tile after this one multiplies: they come from far away meanwhile.
   const float* ahead = nullptr;
+  std::int64_t ahead_row = 0;
 };
 
 struct ProductTiles {
   std::int64_t rows, columns;  // of a whole tile
   std::int64_t pack;           // elements in a word
-  // Lines into panels of `panel` lines, one after the other; missing lines and elements of the last word are 0.
-  void (*fill)(const PanelLines& from, float* to, std::int64_t panel);
+  // Lines into panels of `panel` lines and `panel_words` words, one after the other, of which the first words are filled; missing
+  // lines and elements of the last word are 0.
+  void (*fill)(const PanelLines& from, float* to, std::int64_t panel, std::int64_t panel_words);
   void (*multiply)(const ProductTile& tile);
 };
 

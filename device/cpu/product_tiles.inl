@@ -74,7 +74,7 @@ void fill_across(const T* x, I stride, I lines, I depth, float* to, I panel, I c
 }
 
 template <class T>
-void fill_of(const PanelLines& from, float* to, I panel) {
+void fill_of(const PanelLines& from, float* to, I panel, I panel_words) {
   const T* x = static_cast<const T*>(from.x);
   const I words = (from.depth + kPack - 1) / kPack, all = (from.lines + panel - 1) / panel * panel;
   if (from.by_depth) {
@@ -83,7 +83,7 @@ void fill_of(const PanelLines& from, float* to, I panel) {
       for (I first = 0; first < all; first += panel) {
         for (I c = 0; c < panel; c += kWidth) {
           fill_across(x + w * kPack * from.stride + first + c, from.stride, from.lines - first - c, from.depth - w * kPack,
-                      to + first * words + w * panel + c, panel, c, smaller(kWordsAtOnce, words - w));
+                      to + first * panel_words + w * panel + c, panel, c, smaller(kWordsAtOnce, words - w));
         }
       }
     }
@@ -92,14 +92,14 @@ void fill_of(const PanelLines& from, float* to, I panel) {
   for (I first = 0; first < all; first += panel) {
     for (I c = 0; c < panel; c += kWidth) {
       const I lines = within(from.lines - first - c, within(panel - c, kWidth));
-      fill_along(x + (first + c) * from.stride, from.stride, lines, from.depth, to + first * words + c, panel,
+      fill_along(x + (first + c) * from.stride, from.stride, lines, from.depth, to + first * panel_words + c, panel,
                  within(panel - c, kWidth));
     }
   }
 }
 
-void fill(const PanelLines& from, float* to, I panel) {
-  with_element(from.type, [&]<class T>() { fill_of<T>(from, to, panel); });
+void fill(const PanelLines& from, float* to, I panel, I panel_words) {
+  with_element(from.type, [&]<class T>() { fill_of<T>(from, to, panel, panel_words); });
 }
 
 struct Nothing {};
@@ -152,7 +152,7 @@ constexpr I kRowsOfABase = 5;
 
 // Arrays whose loops are unrolled stay in registers.
 template <I rows, I vectors>
-__attribute__((always_inline)) inline void add_product(Floats* sums, const TileFactors& f, const float* ahead) {
+__attribute__((always_inline)) inline void add_product(Floats* sums, const TileFactors& f, const float* ahead, I ahead_row) {
   constexpr I kBases = (rows + kRowsOfABase - 1) / kRowsOfABase;
   const float *a[kBases], *b = f.b;
 #pragma GCC unroll 4
@@ -162,7 +162,7 @@ __attribute__((always_inline)) inline void add_product(Floats* sums, const TileF
   __asm__("" : "+r"(three_rows));  // else every row takes a register, and more than there are
   for (I i = 0; i < f.words; ++i, b += kTileColumns) {
     __builtin_prefetch(ahead + i);
-    __builtin_prefetch(ahead + i + row);
+    __builtin_prefetch(ahead + i + ahead_row);
     Floats right[vectors];
 #pragma GCC unroll 4
     for (I c = 0; c < vectors; ++c) right[c] = load(b + c * kWidth, kWidth);
@@ -185,8 +185,8 @@ void multiply_tile(const ProductTile& t) {
     for (I r = 0; r < rows; ++r) ask_for(t.add, r, t.columns);
   }
   Floats sums[rows * vectors] = {};
-  add_product<rows, vectors>(sums, t.product, t.ahead != nullptr ? t.ahead : t.product.a);
-  if (t.second.words > 0) add_product<rows, vectors>(sums, t.second, t.second.a);
+  add_product<rows, vectors>(sums, t.product, t.ahead != nullptr ? t.ahead : t.product.a, t.ahead_row);
+  if (t.second.words > 0) add_product<rows, vectors>(sums, t.second, t.second.a, 0);
   float tile[rows * vectors * kWidth];
 #pragma GCC unroll 32
   for (I i = 0; i < rows * vectors; ++i) store(tile + i * kWidth, sums[i], kWidth);
