@@ -227,8 +227,8 @@ ReportSection configuration_section(const std::vector<RunFolder>& runs) {
   if (keys.empty()) return section;
   const bool is_one = runs.size() == 1;
   std::set<std::string> given;  // by the only run's last start
-  if (const JsonValue* const start = is_one ? last_start(runs.front()) : nullptr)
-    for (const JsonValue& key : start->items_at("given"))
+  if (is_one)
+    for (const JsonValue& key : last_start(runs.front()).items_at("given"))
       if (key.is_string()) given.insert(key.as_string());
   Table differing{is_one ? "Set" : "Different", {{"key", true}}}, same{"", {{"key", true}, {"value", true}}};
   for (const RunFolder& run : runs) differing.columns.push_back({is_one ? "value" : run.name, true});
