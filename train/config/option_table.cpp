@@ -359,9 +359,9 @@ std::vector<Option> eval_and_checkpoint_options() {
       {.path = "eval.steps", .takes = kInteger, .fallback = "10", .doc = "Global batches per evaluation, of each validation set.", .range = kFromOne, .aka = {"eval_iters"}},
       {.path = "eval.samples", .takes = kString | kTexts | kMessages, .fallback = "[]",
        .doc = "Texts that the model continues at every evaluation, into samples.jsonl and TensorBoard's texts; data.tokenizer, "
-              "else that of model.init_from, reads and writes them. A list of messages, alone or as {\"messages\": "
-              "[...]}, stands for the text that the chat template makes of them. The draws follow from run.seed and "
-              "eval.sample_temperature, not from a generation_config.json, and are the same at every evaluation.",
+              "else that of model.init_from, reads and writes them. A list of messages, or {\"messages\": [...]}, stands for the "
+              "text that the chat template makes of them. The draws follow from run.seed and eval.sample_temperature, not from a "
+              "generation_config.json, and are the same at every evaluation.",
        .aka = {"sample_prompts", "generate_prompts", "inference_prompts"}},
       {.path = "eval.sample_ids", .takes = kString | kTexts, .fallback = "[]",
        .doc = "The same of prompts that are token ids, such as \"5 17 2\"; they come behind the texts and need no "
