@@ -12,9 +12,8 @@ namespace trident {
 
 namespace {
 
-// A sum is cut into equal parts, multiples of kDepthStep, of at most so many words, floats or pairs of bf16. Each part reads and
-// writes all results.
-constexpr std::int64_t kMostFloats = 1024, kMostPairs = 1536, kDepthStep = 16;
+// A sum is cut into equal parts, multiples of kDepthStep, of at most so many words. Each part reads and writes all results.
+constexpr std::int64_t kMostDepthWords = 1024, kDepthStep = 16;
 // Rows and columns that are packed at a time, at most; fewer where their sums have to wait for the next cut in a buffer of f32.
 constexpr std::int64_t kMostLines = 2048, kMostPacked = 1 << 20, kMostSums = 1 << 20, kFewestLines = 1024;
 // A task multiplies so many panels of rows by panels of about so many columns and words, which stay in the second-level cache.
@@ -27,8 +26,7 @@ constexpr std::int64_t kTaskWords = 1 << 15;
 // How a shape is cut, in the order of the loops over it.
 struct Blocks {
   Blocks(const ProductTiles& tiles, const MatmulShape& s)
-      : depth(part(s.k, tiles.pack == 1 ? kMostFloats : 2 * kMostPairs, kDepthStep * tiles.pack)),
-        words(ceil_div(std::min(s.k, depth), tiles.pack)) {
+      : depth(part(s.k, kMostDepthWords * tiles.pack, kDepthStep * tiles.pack)), words(ceil_div(std::min(s.k, depth), tiles.pack)) {
     const std::int64_t width = size_of(s.in);
     const bool in_words = tiles.pack * width == 4 && s.k % tiles.pack == 0;
     in_place = in_words && s.transpose_a == Transpose::kNo && s.k * width % kPage != 0;
@@ -36,7 +34,7 @@ struct Blocks {
     const std::int64_t most = std::min(kMostLines, kMostPacked / words);
     std::int64_t most_rows = in_place ? s.m : most, most_columns = most;
     if (sums_apart) {
-      most_rows = std::min(most_rows, std::clamp(kMostSums / s.n, kFewestLines, kMostLines));
+      most_rows = std::clamp(kMostSums / s.n, kFewestLines, most);
       most_columns = std::min(kMostSums / std::min(s.m, most_rows), most);
     }
     rows = part(s.m, most_rows, tiles.rows), columns = part(s.n, most_columns, tiles.columns);

@@ -38,7 +38,7 @@ namespace {
 //   in    out    shape                                             entry point            why
 //   f32   f32    without summands                                  dnnl_sgemm             no class of shapes is slow
 //   bf16  any    a not transposed, k >= kVocabulary, no AMX        blocked_product.h      1.15-1.19x the primitive
-//   bf16  any    neither transposed (dX = dY W), m, n and k >=     blocked_product.h      1.00-1.07x the primitive
+//   bf16  any    neither transposed (dX = dY W), m, n and k >=     blocked_product.h      1.02-1.07x the primitive
 //                kLongSum, no sums kept apart, no AMX
 //   bf16  f32    a transposed, b not, k >= kLongSum (dW += dY^T X) dnnl_gemm_bf16bf16f32  1.1-1.7x the primitive on AMX,
 //                                                                                         1.0-1.3x on AVX512-BF16; slower for
