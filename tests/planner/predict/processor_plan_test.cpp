@@ -83,7 +83,8 @@ TEST(ProcessorPlan, TheProcessHasRoomForWhatItSaves) {
     EXPECT_EQ(plan.resident_bytes, none.resident_bytes + plan.staging_bytes);
   }
   const ClusterReport report = report_on(hardware, demo(one), 0, 0);
-  expect_parts(details_text(report), {" of arenas, ", " through which checkpoints go to the disk (checkpoint.staging), "});
+  expect_parts(details_text(report, std::string::npos),
+               {" of arenas, ", " through which checkpoints go to the disk (checkpoint.staging), "});
 }
 
 // Keys that attention does not see are no FLOPs of the model, so that no share of the peak is above all of it.
