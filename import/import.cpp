@@ -360,7 +360,8 @@ class Resolver {
     const auto fill = [&](ForeignSystem system, std::string_view name, const JsonValue& value) {
       for (const ForeignKey* const row : tables_.find_all(system, name, text_of(value)))
         if (!row->to.empty() && (row->verdict == Verdict::kMapped || row->verdict == Verdict::kDiffers))
-          facts_.take(fact_of(row->to), of_default(system, converted(*row, value, default_origin(system))));
+          facts_.take(fact_of(row->to), of_default(system, converted(*row, value, default_origin(system)),
+                                                   row->verdict == Verdict::kDiffers ? fmt::format(": {}", row->note) : ""));
     };
     for (const ForeignSystem system : kByDefaults) {
       if (!present_.contains(system)) continue;

@@ -140,6 +140,8 @@ TEST(HuggingFaceImport, AProgramOfTrlHasItsDefaults) {
   EXPECT_EQ(origin(sft, "optimizer.lr"), "SFTConfig's default");
   const Import dpo = imported(S::kHuggingFace, {{"program", "trl dpo"}, {"beta", "0.2"}, {"loss_type", "ipo"}});
   EXPECT_EQ(became(dpo, "optimizer.lr"), "1e-06");
+  EXPECT_EQ(origin(dpo, "data.samples"), "a pair is a sample");
+  EXPECT_EQ(origin(sft, "lr_schedule.type").find("TrainingArguments' default: step n has the rate"), 0u) << "which differs";
   EXPECT_EQ(became(dpo, "loss.type") + became(dpo, "loss.variant") + became(dpo, "loss.beta"), "\"dpo\"\"ipo\"0.2");
   const Import other = imported(S::kHuggingFace, {{"program", "run_clm.py"}});
   EXPECT_EQ(became(other, "optimizer.lr"), "5e-05");
