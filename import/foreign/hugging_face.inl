@@ -12,9 +12,8 @@ always("do_train, do_eval, do_predict", "trident train trains, and evaluates whe
 {"per_device_train_batch_size, per_gpu_train_batch_size", kMapped, "batch.micro", {}, {}, "8"},
 always("per_device_eval_batch_size, per_gpu_eval_batch_size, eval_accumulation_steps", "an evaluation takes batch.micro sequences "
  "at a time"),
-{"gradient_accumulation_steps", kMapped, "batch.global@accumulation", {}, "batch.micro x parallel.data x N", "1"},
-{"accelerator_config.gradient_accumulation_kwargs.num_steps", kMapped, "batch.global@accumulation", {}, "batch.micro x "
- "parallel.data x N"},
+{"gradient_accumulation_steps, accelerator_config.gradient_accumulation_kwargs.num_steps", kMapped, "batch.global@accumulation", {},
+ "batch.micro x parallel.data x N", "1"},
 {"accelerator_config.gradient_accumulation_kwargs.sync_each_batch", kMapped, "parallel.grad_sync", "{\"every\": 1}"},
 differs("auto_find_batch_size", "no batch size is searched for; trident plan says which batch.micro fits"),
 differs("max_epochs, early_stop_interval, early_stopping_steps", "run.epochs or run.steps ends a run"),
@@ -210,7 +209,7 @@ differs("train_on_inputs = true", kWithData, "trident data prepare --chat --loss
 always("chat_template = tokenizer_default", kOwnTemplate),
 always("chat_template, chat_template_format, template = chatml, llama3", kBuiltIn, "@template"),
 differs("chat_template, template = qwen, qwen2_5, qwen_25", kQwens, kPrepareByTemplate),
-{"chat_template, template = qwen, qwen2_5, qwen_25", kAlways, "@template", "\"chatml\"", kBuiltIn},
+{"chat_template, template = qwen, qwen2_5, qwen_25", kAlways, "@template", "\"chatml\"", "--template chatml"},
 differs("chat_template, chat_template_path, chat_template_format, template, chat_template_jinja", kTemplateOfData,
  kPrepareByTemplate),
 always("assistant_only_loss, completion_only_loss, train_on_inputs", kWithData),
