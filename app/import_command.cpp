@@ -111,7 +111,9 @@ std::string counts_text(const Import& import, const ImportFlags& flags) {
       text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, title);
   std::string names;
   for (const std::string& file : flags.files) names += ' ' + for_shell(file);
-  return on_lines(folded_between_words(fmt::format("{}: trident import{} lists them", text, names), 0, kImportColumns) + "\n");
+  text += fmt::format(": trident import{} lists them", names);
+  if (import.is_one_process) text += "; no input says how many ranks there are: this is one process, --ranks N is others";
+  return on_lines(folded_between_words(text, 0, kImportColumns) + "\n");
 }
 
 // `config_follows`: its comments say what was taken over, but for notes. A refusal follows names alone.
@@ -211,7 +213,8 @@ std::string next_steps(const Import& import, const OptionValues& base, const Imp
   if (!from_file && !flags.base.file.empty()) add("--config " + for_shell(flags.base.file));
   for (const std::string& setting : flags.base.settings) add("--set " + for_shell(setting));
   for (const std::string& name : from_file ? std::vector<std::string>() : flags.rules.without) add("--without " + for_shell(name));
-  if (const JsonValue& data = values.at("parallel.data").value; !from_file && flags.ranks > 0 && !data.is_null())
+  const bool counts_ranks = !from_file && (flags.ranks > 0 || import.is_one_process);
+  if (const JsonValue& data = values.at("parallel.data").value; counts_ranks && !data.is_null())
     add("--set parallel.data=" + for_shell(to_json_text(data)));
   for (const auto& [key, setting] : missing) {
     text += folded_between_words(fmt::format("  {}: --set {}", key, setting), 6, kImportColumns) + '\n';
@@ -434,6 +437,7 @@ void import_command(const Arguments& arguments, const CommandContext& context) {
   flags.rules.base = &base;
   flags.rules.settings = flags.base.settings;
   flags.rules.keeps_faults = !flags.plan && !flags.json;
+  flags.rules.assumes_one_process = flags.plan && flags.gpus == 0;
   const Import import = import_of(flags);
   const auto says_all = [](const std::string& fault) {
     return fault.find(": unknown key ") != fault.npos || fault.find(": with it nothing is trained") != fault.npos;

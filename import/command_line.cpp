@@ -104,6 +104,7 @@ class Command {
     if (!command_.doubt.empty())
       fail(command_.words.front(),
            fmt::format("nobody knows whether this command runs: {}; give import the command alone", command_.doubt));
+    replace_repeated();
     return std::move(leaves_);
   }
 
@@ -117,6 +118,20 @@ class Command {
 
   [[noreturn]] void fail(const ShellWord& word, std::string_view why) const { refuse_at(file_, word.line, word.column, why); }
   Starter kind_here() const { return words_.empty() ? Starter::kNone : starter(words_[0].text); }
+  // The last of a flag counts, as in argparse; what starts the ranks may take several of one, such as -x.
+  void replace_repeated() {
+    for (std::size_t i = 0; i < leaves_.size(); ++i) {
+      ForeignLeaf& leaf = leaves_[i];
+      const auto is_other = [&](const ForeignLeaf& later) {
+        return later.system == leaf.system && flag_name(later.key) == flag_name(leaf.key) && later.value != leaf.value;
+      };
+      const ForeignKey* const row = find_foreign_key(leaf.system, leaf.key, "");
+      if (!leaf.key.starts_with('-') || (row != nullptr && row->verdict == Verdict::kLauncher)) continue;
+      if (std::ranges::none_of(std::span(leaves_).subspan(i + 1), is_other)) continue;
+      leaf.is_replaced = true;
+      leaf.remark = fmt::format("the last {} of the command counts", leaf.key);
+    }
+  }
   void skip_word() { words_ = words_.subspan(1); }
   bool lacks_action() const {
     const std::string_view name = last_part(words_[0].text), action = words_.size() < 2 ? "" : std::string_view(words_[1].text);

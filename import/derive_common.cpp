@@ -178,6 +178,19 @@ std::string file_of_dataset(Facts& facts, const Fact& fact, const std::string& d
   return file;
 }
 
+// Whether the first line of a file has a prompt and a completion; nothing: it is not here, or its lines are no objects.
+std::optional<bool> has_completions(const std::string& dataset) {
+  if (!file_exists(dataset)) return std::nullopt;
+  try {
+    const RandomAccessFile file(dataset);
+    const std::string begin = file.text(0, std::min<std::int64_t>(file.size(), 1 << 20));
+    const JsonValue row = parse_json(begin.substr(0, begin.find('\n')), dataset);
+    return row.find("prompt") != nullptr && row.find("completion") != nullptr;
+  } catch (const ConfigError&) {  // no line of JSON
+    return std::nullopt;
+  }
+}
+
 // The commands that make token files of what `dataset` names, and the prefix of their names: one that is not in `taken`, to which
 // it is added.
 std::pair<std::string, std::string> how_to_prepare(const Facts& facts, const std::string& dataset, std::set<std::string>& taken) {
@@ -189,15 +202,21 @@ std::pair<std::string, std::string> how_to_prepare(const Facts& facts, const std
   std::string output = first;
   for (int n = 2; taken.contains(output) || taken.contains(output + packed); ++n) output = fmt::format("{}_{}", first, n);
   taken.insert({output, output + packed});
-  const std::string model = facts.text("@model"), loss = facts.text("@loss"), named = facts.text("data.tokenizer");
+  const std::string model = facts.text("@model"), named = facts.text("data.tokenizer"), style = facts.text("@template");
+  const Fact* const how = facts.find("@loss");
+  const std::optional<bool> completes =
+      how != nullptr && how->is_default() && facts.is("@loss", "all") ? has_completions(dataset) : false;
+  const std::string loss = completes.value_or(false) ? "completion" : facts.text("@loss");
   const std::string tokenizer = !named.empty() ? named : folder_exists(model) ? model : "MODEL";
   const bool is_chat = !loss.empty() && loss != "preference";
-  const std::string prepare = fmt::format("give token files of it: trident data prepare {}--input {} --tokenizer {}{} --output {}",
-                                          is_chat        ? "--chat "
-                                          : loss.empty() ? ""
-                                                         : "--preference ",
-                                          is_file ? for_shell(dataset) : "FILE", for_shell(tokenizer),
-                                          is_chat ? " --loss " + loss : "", for_shell(output));
+  const std::string prepare = fmt::format(
+      "give token files of it{}: trident data prepare {}--input {} --tokenizer {}{}{} --output {}",
+      completes ? "" : ", by --loss completion where its lines have prompt and completion",
+      is_chat        ? "--chat "
+      : loss.empty() ? ""
+                     : "--preference ",
+      is_file ? for_shell(dataset) : "FILE", for_shell(tokenizer), is_chat ? " --loss " + loss : "",
+      loss.empty() || style.empty() ? "" : " --template " + for_shell(style), for_shell(output));
   if (packed.empty()) return {prepare, output};
   const std::string sequence = facts.find("batch.sequence") == nullptr ? "T" : facts.text("batch.sequence");
   return {fmt::format("{}, trident data pack {} --sequence {} --output {}", prepare, for_shell(output), sequence,

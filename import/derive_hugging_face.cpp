@@ -167,7 +167,8 @@ void derive_samples(Facts& facts, Stage stage) {
   if (!pack.empty())
     facts.set("data.samples", is_cut ? "stream" : "packed", {packing});
   else if (stage == Stage::kSft || stage == Stage::kDpo)
-    facts.take("data.samples", {"packed", "a conversation is a sample", Weight::kDefault});
+    facts.take("data.samples",
+               {"packed", fmt::format("a {} is a sample", stage == Stage::kDpo ? "pair" : "conversation"), Weight::kDefault});
   if (!pack.empty() && pack != "one" && !is_cut) facts.set("@pack", true, {packing});
 }
 
@@ -195,7 +196,8 @@ void take_stage_defaults(Facts& facts, const std::set<ForeignSystem>& systems) {
           {"adapter.alpha", 1}, {"adapter.dropout", 0}, {"log.every", 10}, {"checkpoint.every", "end"}, {"eval.every", "epoch"}})
       facts.take(name, {value, "DeepSpeed-Chat's default", Weight::kDefault});
   take_trl_defaults(facts, stage);
-  facts.take("@loss", {"all", "", Weight::kDefault});
+  // As a default it is completion where the data have a prompt and a completion: how_to_prepare looks into them.
+  facts.take("@loss", {"all", "", facts.find("@deepspeed_chat") != nullptr ? Weight::kFallback : Weight::kDefault});
 }
 
 void derive_hugging_face(Facts& facts, const std::set<ForeignSystem>& systems) {

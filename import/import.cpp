@@ -171,6 +171,9 @@ class Resolver {
           facts_.remark(*said, is_same_value(said->value, *rules_.ranks) ? fmt::format("{} ranks", *rules_.ranks)
                                                                           : option + " counts in its place");
       facts_.set("@ranks", {*rules_.ranks, option});
+    } else if (rules_.assumes_one_process && !says_ranks()) {
+      facts_.set("@ranks", {1, "one process, as no input says how many", Weight::kDefault});
+      out_.is_one_process = true;
     }
     try {
       derive();
@@ -344,19 +347,30 @@ class Resolver {
     }
   }
 
+  bool says_ranks() const {
+    const auto is_there = [&](const char* name) { return facts_.find(name) != nullptr; };
+    const auto is_given = [&](const char* name) { return facts_.is_given(name) && !facts_.is(name, 1); };
+    return std::ranges::any_of(std::array{"@ranks", "@ranks_per_node", "parallel.data"}, is_there) ||
+           std::ranges::any_of(std::array{"@nodes", "@replicate", "@shard", "parallel.tensor", "parallel.pipeline",
+                                          "parallel.context"}, is_given);
+  }
+
   // A default is in the system's own words: the row of that value says what it is here.
   void fill_defaults() {
+    const auto fill = [&](ForeignSystem system, std::string_view name, const JsonValue& value) {
+      for (const ForeignKey* const row : tables_.find_all(system, name, text_of(value)))
+        if (!row->to.empty() && (row->verdict == Verdict::kMapped || row->verdict == Verdict::kDiffers))
+          facts_.take(fact_of(row->to), of_default(system, converted(*row, value, default_origin(system)),
+                                                   row->verdict == Verdict::kDiffers ? fmt::format(": {}", row->note) : ""));
+    };
     for (const ForeignSystem system : kByDefaults) {
       if (!present_.contains(system)) continue;
+      const JsonValue own = parse_json(defaults_of(system), "defaults");
+      for (const JsonMember& member : own.members()) fill(system, member.key, member.value);
       for (const ForeignSection& section : tables_.sections()) {
         if (section.system != system) continue;
-        for (const ForeignKey& said : section.keys) {
-          if (said.fallback.empty()) continue;
-          const JsonValue value = parse_json(said.fallback, said.names);
-          for (const ForeignKey* const row : tables_.find_all(system, names_of(said).names.front(), text_of(value)))
-            if (!row->to.empty() && (row->verdict == Verdict::kMapped || row->verdict == Verdict::kDiffers))
-              facts_.take(fact_of(row->to), of_default(system, converted(*row, value, default_origin(system))));
-        }
+        for (const ForeignKey& said : section.keys)
+          if (!said.fallback.empty()) fill(system, names_of(said).names.front(), parse_json(said.fallback, said.names));
       }
     }
   }

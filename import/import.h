@@ -37,6 +37,7 @@ struct Import {
   std::vector<ImportedKey> keys;      // in the order of the inputs
   std::vector<ImportedValue> defaults;  // those of `values` that no input gave: the other system's, or what follows from such
   std::optional<std::int64_t> ranks;  // processes in all, where the inputs say so
+  bool is_one_process = false;        // as ImportRules::assumes_one_process
   std::string prepared = {};  // what data.train is, once the commands in the notes have prepared the data; "": there are none
   std::vector<std::string> faults = {};  // with `keeps_faults`: what is unknown or refused, whose keys have the verdict kRefused
 };
@@ -49,6 +50,7 @@ struct ImportRules {
   // "path=value" of --set: over the base, and in the place of what only the user of a script knows.
   std::vector<std::string> settings = {};
   std::vector<std::string> without = {};  // names of keys and flags of --without, which count for nothing
+  bool assumes_one_process = false;  // where neither the inputs nor the base say how many, nor what divides them
   bool keeps_faults = false;  // for a report of all keys, although some of them end the import
 };
 

@@ -56,6 +56,15 @@ int line_without_name(std::string_view text) {
   return 1;
 }
 
+// toml++'s words begin with "Error while parsing value: ".
+std::string in_plain_words(std::string_view why) {
+  for (const std::string_view part : {"could not determine value type", "parsing boolean", "expected 'nan'", "expected 'inf'"})
+    if (why.find(part) != why.npos) return "no value of TOML; put texts in quotes, and write true and false in small letters";
+  if (why.find("cannot redefine") != why.npos) return "a key or a table that is there already; leave one of the two out";
+  const std::size_t of_what = why.find("parsing ");
+  return fmt::format("no TOML, in {}; correct it there", on_one_line(why.substr(of_what == why.npos ? 0 : of_what + 8)));
+}
+
 class TomlConverter {
  public:
   explicit TomlConverter(std::string_view source) : source_(source), limits_(source) {}
@@ -105,7 +114,7 @@ JsonValue read_toml(std::string_view text, std::string_view source) {
     return TomlConverter(source).value(table, {1, 1}, 0);
   } catch (const toml::parse_error& error) {
     const toml::source_position& at = error.source().begin;
-    refuse_at(source, static_cast<int>(at.line), static_cast<int>(at.column), on_one_line(error.description()));
+    refuse_at(source, static_cast<int>(at.line), static_cast<int>(at.column), in_plain_words(error.description()));
   } catch (const std::logic_error&) {
     refuse_at(source, line_without_name(text), 1, "the header of a table lacks its name");
   }

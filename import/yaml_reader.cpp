@@ -237,6 +237,29 @@ class YamlConverter {
   ForeignLimits limits_;
 };
 
+// yaml-cpp's words, and what they mean to who wrote the text.
+std::string in_plain_words(const std::string& why) {
+  constexpr std::string_view kWords[][2] = {
+      {"bad file", "nested deeper than 500 levels"},
+      {"illegal map value", "a second colon in one value, a tab, or a key deeper than those before it; put a text that has a colon "
+                            "in quotes, and begin the keys of one block with as many spaces"},
+      {"end of map not found", "words behind a quote that ends, or a line that is of no block; put the whole text in quotes, and "
+                               "begin the keys of one block with as many spaces"},
+      {"end of sequence not found", "a line that is of no list; begin its items with as many spaces and -"},
+      {"end of map flow not found", "{ is not closed, or a comma is missing within it; write }"},
+      {"end of sequence flow not found", "[ is not closed, or a comma is missing within it; write ]"},
+      {"illegal flow end", "a bracket closes that was not opened; leave it out, or put the text in quotes"},
+      {"illegal block entry", "- of a list stands behind other words; begin a line with it"},
+      {"unknown token", "no text begins with this character; put it in quotes"},
+      {"unknown escape character", "\\ begins an escape in double quotes; write single quotes"},
+      {"the referenced anchor", "* names an anchor that is not before it; put a text that begins with * in quotes"},
+      {"alias not found", "* begins a name that is missing; put the text in quotes"},
+  };
+  for (const auto& [theirs, plain] : kWords)
+    if (why.starts_with(theirs)) return std::string(plain);
+  return on_one_line(why) + "; correct the YAML there";
+}
+
 }  // namespace
 
 JsonValue read_yaml(std::string_view text, std::string_view source, YamlTyping typing) {
@@ -251,9 +274,7 @@ JsonValue read_yaml(std::string_view text, std::string_view source, YamlTyping t
     while (parser.HandleNextDocument(events)) {}
     document = YAML::Load(std::string(text));
   } catch (const YAML::Exception& error) {
-    const bool is_deep = error.msg == "bad file";  // yaml-cpp's words for more than 500 levels
-    refuse_at(source, error.mark.line + 1, error.mark.column + 1,
-              is_deep ? "nested deeper than 500 levels" : on_one_line(error.msg));
+    refuse_at(source, error.mark.line + 1, error.mark.column + 1, in_plain_words(error.msg));
   }
   YamlConverter converter(text, source, typing);
   JsonValue root = converter.value(document, document.Mark());

@@ -29,7 +29,7 @@ always("compute_environment = LOCAL_MACHINE", "ranks start where you start them"
 refused("compute_environment, ec2_instance_type, iam_role_name, image_uri, profile, region, base_job_name, pytorch_version, "
  "transformers_version, py_version, sagemaker_inputs_file, sagemaker_metrics_file, additional_args, aws_access_key_id, "
  "aws_secret_access_key", "no service starts machines: start mpirun or srun on them"),
-refused("distributed_type, tpu, tpu_use_cluster, tpu_cluster", "ranks compute on CPUs and CUDA GPUs"),
+refused("distributed_type, tpu, tpu_use_cluster, tpu_cluster, fsdp_xla", "ranks compute on CPUs and CUDA GPUs"),
 launcher("no_tpu_cluster, tpu_use_sudo, tpu_name, tpu_zone, tpu_vm, tpu_env, vm, env, commands, command, command_file", "a matter "
  "of TPUs"),
 launcher("machine_rank, main_process_ip, main_process_port, rdzv_backend, rdzv_conf, same_network, gpu_ids, max_restarts, "
@@ -75,7 +75,6 @@ always("fsdp_version", "both versions have the same presets here"),
  "\"node\"", "whole copies across nodes"},
 refused("fsdp_sharding_strategy, fsdp_reshard_after_forward", "strategies are FULL_SHARD, SHARD_GRAD_OP, NO_SHARD, HYBRID_SHARD "
  "and HYBRID_SHARD_ZERO2"),
-refused("fsdp_xla", "ranks compute on CPUs and CUDA GPUs"),
 {"fsdp_offload_params, fsdp_cpu_offload", kNotBuilt, "offload.parameters@fsdp_offload", "\"host\"", kFsdpOffload},
 {"fsdp_activation_checkpointing, fsdp_xla_fsdp_grad_ckpt", kMapped, "recompute.policy", "\"full\""},
 {"fsdp_activation_checkpointing_offload, fsdp_activation_cpu_offload", kNotBuilt, "offload.activations", "\"host\""},

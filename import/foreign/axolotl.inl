@@ -1,5 +1,6 @@
 // axolotl 0.19's YAML, beyond what Hugging Face's arguments say.
-system("axolotl", "axolotl's default"),
+system("axolotl", "axolotl's default", R"({"sequence_len": 512, "optimizer": "adamw_torch_fused", "lr_scheduler": "cosine",
+ "warmup_ratio": 0.03, "logging_steps": 10, "save_strategy": "epoch", "save_total_limit": 4})"),
 heading("Training and adapters"),
 always("program", "the YAML says what trains", "@program"),
 {"rl = null, none, false", kMapped, "loss.type@stage", "\"sft\"", {}, "null"},
@@ -11,18 +12,10 @@ refused("rl", "DPO and IPO are what learns from preferences", "dpo, or leave the
 differs("batch_size", "it counts for nothing there: batch.global is micro_batch_size x gradient_accumulation_steps, whose default "
  "is 1, of all ranks"),
 {"num_epochs", kMapped, "run.epochs", {}, "in the place of run.steps", "1"},
-{"sequence_len", kMapped, "batch.sequence", {}, {}, "512"},
-{"optimizer = adamw_torch_fused", kMapped, "optimizer.type", "\"adamw\"", {}, "\"adamw_torch_fused\""},
 refused("optimizer = optimi_adamw, flash_adamw, adopt_adamw, adamc, came_pytorch, dion", "adamw_torch and lion_32bit are there"),
-{"lr_scheduler = cosine", kMapped, "lr_schedule.type", "\"cosine\"", {}, "\"cosine\""},
-{"warmup_ratio", kMapped, "lr_schedule.warmup_steps@warmup_ratio", {}, "a share of run.steps; without it and warmup_steps 3 %, of "
- "at most 100 steps there", "0.03"},
 {"bf16 = auto", kMapped, "precision.compute", "\"auto\"", "bf16 where the processor multiplies it faster than fp32", "\"auto\"",
  kUnlessImplied},
 {"float32", kMapped, "precision.compute", "\"fp32\""},
-{"logging_steps", kMapped, "log.every@logging_steps", {}, "at most 10 where it is left out", "10"},
-{"save_strategy = no, false", kMapped, "checkpoint.every", "\"end\"", "the last step alone is saved, as there"},
-{"save_strategy", kMapped, "checkpoint.every@save_strategy", {}, "steps between checkpoints, or epoch", "\"epoch\""},
 {"saves_per_epoch = 1", kMapped, "checkpoint.every", "\"epoch\""},
 {"evals_per_epoch = 1", kMapped, "eval.every", "\"epoch\""},
 {"evals_per_epoch = 0", kMapped, "eval.every", "0"},
@@ -30,7 +23,6 @@ refused("optimizer = optimi_adamw, flash_adamw, adopt_adamw, adamc, came_pytorch
  "samples / batch.global, over this"},
 {"saves_per_epoch", kDiffers, "checkpoint.every", "\"epoch\"", "once an epoch here; for more, checkpoint.every is the steps of an "
  "epoch, samples / batch.global, over this"},
-{"save_total_limit", kMapped, "checkpoint.keep_last", {}, {}, "4"},
 always("auto_resume_from_checkpoints", "a run goes on from the newest checkpoint of its folder"),
 differs("save_first_step, early_stopping_patience, loss_watchdog_threshold, loss_watchdog_patience, dynamic_checkpoint*", "a run "
  "ends after its steps, and ten non-finite steps in a row end it; SIGUSR1 saves and ends"),
@@ -85,13 +77,10 @@ always("fsdp_version, fsdp_final_state_dict_type, ddp, device, device_map, world
 launcher("use_ray, launcher", "mpirun or srun starts the ranks"),
 heading("Model and data"),
 {"datasets.path", kMapped, "data.train@dataset"},
-always("datasets.type = chat_template", kReadsChats, kPrepareChats),
-always("datasets.roles_to_train = assistant", kReadsChats, kPrepareChats),
-always("datasets.train_on_eos = turn", kReadsChats, kPrepareChats),
-always("datasets.train_on_inputs = false", kReadsChats, kPrepareChats),
+always("datasets.type, datasets.roles_to_train, datasets.train_on_eos, datasets.train_on_inputs = chat_template, assistant, turn, "
+ "false", "the answers count, each with its end", "trident data prepare --chat --loss assistant"),
 differs("datasets.type, datasets.roles_to_train, datasets.train_on_eos, datasets.train_on_inputs", "trident data prepare reads "
  "messages with --chat and pairs of answers with --preference; its --loss chooses what counts"),
-{"val_set_size", kMapped, "data.split@valid_share", {}, kSetAside, "0"},
 always("sample_packing_*, eval_sample_packing, eval_sequence_len, min_sample_len, max_prompt_len, max_packed_sequence_len, "
  "pad_to_sequence_len, multipack_real_batches, batch_flattening, pretrain_multipack_buffer_size, pretrain_multipack_attn, "
  "pretraining_sample_concatenation, dpo_padding_free, streaming_multipack_buffer_size, shuffle_merged_datasets, "

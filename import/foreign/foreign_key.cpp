@@ -28,11 +28,12 @@ constexpr std::string_view
     kPreparesValid = "data.valid names what trident data prepare writes of each",
     kTemplateOfData = "the tokenizer folder's own template counts, and such a name is left out; where it has none, or to have "
                       "another, --template takes chatml, llama3 or a file",
-    kReadsChats = "messages are read as the tokenizer's template writes them, and the answers count, each with its end",
-    kPrepareChats = "trident data prepare --chat --loss assistant",
     kPrepareByTemplate = "trident data prepare --chat",
     kSystemMessage = "there it opens every conversation that has no system message; put {\"role\": \"system\", \"content\": "
                      "...} before the other messages of each: trident data prepare adds no text",
+    kBuiltIn = "trident data prepare has it built in",
+    kQwens = "chatml is its form; Qwen's own template, which counts without --template, has a system message for conversations "
+             "without one, too",
     kOwnTemplate = "the tokenizer's own template where none is named",
     kTextOfTemplate = "it changes the text that a template makes, which is the tokenizer's own here: --template takes a changed "
                       "copy",
@@ -42,7 +43,8 @@ constexpr std::string_view
     kMeansMegatron = "zero1 with use_distributed_optimizer, ddp without",
     kWarmsUp = "Trainer takes it in the place of lr_scheduler_type; its warm-up is logarithmic unless warmup_type is linear, here "
                "it is linear",
-    kStepAhead = "step n has the rate that Trainer gives to step n + 1, whose first has 0 of a warm-up",
+    kStepAhead = "step n has the rate that Trainer gives to step n + 1: there the first has 0 of a warm-up, and the last is one "
+                 "step before the end of the decay",
     kMoreBits = "the same rule, whose states have 32 bits here and take the memory of those",
     kPresetFile = "ms-swift's name of a file of DeepSpeed's",
     kKeepsDropout = "the model's own configuration says how much; loss.type dpo takes no adapter.dropout",
@@ -53,8 +55,8 @@ constexpr std::string_view
 
 // Words in the place of a key, in rows that begin the table of a system and a section of it.
 constexpr std::string_view kSystem = "##", kHeading = "#";
-constexpr ForeignKey system(std::string_view name, std::string_view default_origin) {
-  return {name, kAlways, kSystem, {}, default_origin};
+constexpr ForeignKey system(std::string_view name, std::string_view default_origin, std::string_view defaults = "{}") {
+  return {name, kAlways, kSystem, {}, default_origin, defaults};
 }
 constexpr ForeignKey heading(std::string_view title) { return {title, kAlways, kHeading}; }
 // These make rows that become no key of ours. `instead` is a command, or what to write there.
@@ -184,6 +186,7 @@ std::span<const ForeignSection> foreign_sections() {
 
 std::string_view name_of(ForeignSystem system) { return row_of(system).names; }
 std::string_view default_origin(ForeignSystem system) { return row_of(system).note; }
+std::string_view defaults_of(ForeignSystem system) { return row_of(system).fallback; }
 
 std::string_view name_of(Verdict verdict) {
   static constexpr std::array<std::string_view, 6> kNames{"mapped",    "always so here", "differs",

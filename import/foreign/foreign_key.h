@@ -86,6 +86,8 @@ std::span<const ForeignSection> foreign_sections();
 // "DeepSpeed"; and the words that defaults of the system are marked with: "TrainingArguments' default".
 std::string_view name_of(ForeignSystem system);
 std::string_view default_origin(ForeignSystem system);
+// JSON of the defaults that it has for keys of the table it builds on.
+std::string_view defaults_of(ForeignSystem system);
 // "mapped", "always so here", ...: as reports and documents say it.
 std::string_view name_of(Verdict verdict);
 // The system whose keys this one takes beside its own; nothing: none.

@@ -1,5 +1,5 @@
 // LLaMA-Factory 0.9.5's arguments of train, beyond those of Hugging Face.
-system("LLaMA-Factory", "LLaMA-Factory's default"),
+system("LLaMA-Factory", "LLaMA-Factory's default", R"({"lora_rank": 8, "cutoff_len": 2048})"),
 heading("Training and adapters"),
 always("program", "stage says what trains", "@program"),
 {"stage = sft, pt, dpo", kMapped, "loss.type@stage", {}, "it says whose defaults count", "\"sft\""},
@@ -12,9 +12,7 @@ refused("task, task_dir, lang, n_shot, save_dir", "of llamafactory-cli eval, wit
 {"finetuning_type = lora", kMapped, "adapter.type", "\"lora\"", {}, "\"lora\""},
 {"finetuning_type = full", kMapped, "adapter.type", "null", "all weights train"},
 refused("finetuning_type = freeze", "train.only names the tensors that train, such as model\\.layers\\.(30|31)\\..*"),
-{"lora_rank", kMapped, "adapter.r", {}, {}, "8"},
 {"lora_alpha", kMapped, "adapter.alpha", {}, "twice adapter.r where it is left out"},
-{"cutoff_len", kMapped, "batch.sequence", {}, {}, "2048"},
 {"packing, sft_packing = true", kMapped, "data.samples@packing", "\"stream\"", "the stream of tokens is cut at every "
  "batch.sequence; neat_packing keeps conversations apart"},
 {"neat_packing", kMapped, "data.samples@packing_strategy", "\"neat\"", "after trident data pack"},

@@ -150,7 +150,7 @@ refused("activation_checkpoint.mode", "no compiler weighs memory against time he
  "again in every layer, and not every second product"},
 always("activation_checkpoint.memory_budget", "it goes with that mode", "@titan.budget"),
 always("activation_checkpoint.*", "what is computed again has the same bits, and its policy is recompute.policy alone"),
-always("compile, compile.*, training.compile", "nothing is compiled while a run starts"),
+always("compile, compile.*, training.compile, parallelism.enable_compiled_autograd", "nothing is compiled while a run starts"),
 always("memory_estimation.*, estimate.*", "the memory of every rank is known before the run", "trident plan"),
 heading("Checkpoints"),
 {"checkpoint.enable, checkpoint.enable_checkpoint", kMapped, "checkpoint.every@titan.saves", {}, {}, "false"},
@@ -189,7 +189,6 @@ always("job.config_file", "its file is read"),
 always("job.print_config, job.print_args, job.save_config_file, job.save_config_folder, debug.print_config, "
  "debug.save_config_file, debug.enable_structured_logging", "every run writes config.resolved.json", "trident train "
  "--print-config"),
-always("parallelism.enable_compiled_autograd", "nothing is compiled while a run starts"),
 refused("job.custom_config_module, experimental.*, override.*", "no Python is run"),
 {"metrics.log_freq", kMapped, "log.every", {}, {}, "10"},
 {"metrics.enable_tensorboard", kMapped, "log.tensorboard"},

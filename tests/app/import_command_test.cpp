@@ -92,7 +92,11 @@ TEST_F(ImportCommand, ThePlanComparesItWithItsNeighbours) {
   EXPECT_TRUE(plan.out.ends_with(" is predicted to be faster than what is imported.\n") ||
               plan.out.find(" % faster: --set parallel.") != std::string::npos) << plan.out;
   write_file(folder_ / "ds.json", R"({"zero_optimization": {"stage": 2}})");
-  expect_one_line(run_program({"import", folder_ / "ds.json", "--plan", "--config", base(), "--cluster", "h100_sxm_ndr"}), 64,
+  const std::vector<std::string> alone{"import", folder_ / "ds.json", "--plan", "--config", base()};
+  expect_parts(succeeded(run_program(alone)).err,
+               {"how many ranks there are: this is one process, --ranks N", "--set parallel.data=1"});
+  write_file(folder_ / "tp.toml", "[parallelism]\ntensor_parallel_degree = 2\n");
+  expect_one_line(run_program({"import", folder_ / "tp.toml", "--plan", "--config", base(), "--cluster", "h100_sxm_ndr"}), 64,
                   {"--plan: no input says how many ranks there are; give --ranks N, or --gpus N"});
   const ProgramOutcome refused = succeeded(run_program({"import", offload(), "--plan", "--config", base()}));
   expect_parts(refused.out, {"\n> imported: zero3 ", "priced without, as not built yet: offload.optimizer, offload.parameters\n"});

@@ -114,7 +114,17 @@ TEST_F(ImportedRuns, EachFileTrainsOverABaseOrNamesWhatIsNotBuilt) {
 TEST_F(ImportedRuns, DataThatAreNotThereAreNamedWithTheCommandThatMakesThem) {
   write_file(place_ / "run.sh", "accelerate launch sft.py --dataset_name chats.jsonl --max_steps 2 --learning_rate 1e-5\n");
   expect_one_line(train({"--import", place_ / "run.sh"}, {"model.preset=llama-1m", "batch.global=2"}), 64,
-                  {"--dataset_name chats.jsonl: give token files of it: trident data prepare --chat --input chats.jsonl"});
+                  {"--dataset_name chats.jsonl: give token files of it, by --loss completion where its lines have prompt and "
+                   "completion: trident data prepare --chat --input chats.jsonl"});
+}
+
+TEST_F(ImportedRuns, AScheduleThatAShortTrialLeavesNoRoomForNamesTheKeyToSet) {
+  const std::vector<std::string> run{"--import", kForeignFiles + "torchtitan_debug.toml"};
+  std::vector<std::string> settings{"run.steps=2", "model.preset=llama-1m", "log.trace_steps=null", "batch.sequence=2",
+                                    "data.train=" + (place_ / "text"), "run.dir=" + (place_ / "run"), "parallel.data=1"};
+  expect_one_line(train(run, settings), 64, {"leaves 0 for the final decay; --set lr_schedule.warmup_steps=1"});
+  settings.emplace_back("lr_schedule.warmup_steps=1");
+  succeeded(train(run, settings));
 }
 
 TEST_F(ImportedRuns, NoFileIsLeftOut) {

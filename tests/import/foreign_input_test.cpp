@@ -159,6 +159,10 @@ TEST_F(ForeignInput, LaunchersAndProgramsHaveTheirOwnFlags) {
   EXPECT_EQ(of_command("trl orpo --bf16"), "Hugging Face --bf16=true\n") << "what it asks for is refused by name";
   EXPECT_EQ(of_command("trl sft --num_processes 4 --bf16"), "Accelerate --num_processes=\"4\"\nHugging Face --bf16=true\n")
       << "trl hands what it does not know to accelerate launch";
+  EXPECT_EQ(of_command("mpirun -x A -x B trl sft --lr 1e-4 --packing --lr-x 1 --lr 3e-4 --packing"),
+            "launcher -x=\"A\"\nlauncher -x=\"B\"\nHugging Face --lr=\"1e-4\" replaced\nHugging Face --packing=true\n"
+            "Hugging Face --lr-x=\"1\"\nHugging Face --lr=\"3e-4\"\nHugging Face --packing=true\n")
+      << "the last of one command counts";
   EXPECT_EQ(of_command("torchrun x.py --deepspeed '{\"zero_optimization\": {}}'"),
             "launcher torchrun=true\nDeepSpeed zero_optimization={}\n");
 }

@@ -139,7 +139,8 @@ TEST(ForeignKey, RowsOfTheDataSayWhatTheyAreHere) {
     Verdict verdict;
     const char* part;
   };
-  constexpr const char *kSystemText = "put {\"role\": \"system\"", *kTargets = "the targets that count are chosen with the data";
+  constexpr const char *kSystemText = "put {\"role\": \"system\"", *kTargets = "the targets that count are chosen with the data",
+                       *kRates = "the rate that Trainer gives to step n + 1";
   for (const Row& row : {Row{S::kSwift, "system", "Be kind.", kDiffers, kSystemText},
                          {S::kLlamaFactory, "default_system", "Be kind.", kDiffers, kSystemText},
                          {S::kAxolotl, "default_system_message", "Be kind.", kDiffers, kSystemText},
@@ -151,8 +152,16 @@ TEST(ForeignKey, RowsOfTheDataSayWhatTheyAreHere) {
                          {S::kAxolotl, "train_on_inputs", "false", kAlways, kTargets},
                          {S::kLlamaFactory, "train_on_prompt", "false", kAlways, kTargets},
                          {S::kAxolotl, "special_tokens.pad_token", "<pad>", kAlways, "padding has no part in the loss"},
-                         {S::kLlamaFactory, "template", "qwen", kDiffers, "such a name is left out"},
-                         {S::kSwift, "template", "qwen2_5", kDiffers, "such a name is left out"}}) {
+                         {S::kLlamaFactory, "template", "qwen", kDiffers, "chatml is its form"},
+                         {S::kSwift, "template", "qwen2_5", kDiffers, "chatml is its form"},
+                         {S::kSwift, "template", "gemma", kDiffers, "such a name is left out"},
+                         {S::kAxolotl, "chat_template", "llama3", kAlways, "has it built in"},
+                         {S::kAxolotl, "val_set_size", "0.05", kDiffers, "drawn at random"},
+                         {S::kSwift, "split_dataset_ratio", "0.0", kAlways, "nothing is set aside"},
+                         {S::kAxolotl, "lr_scheduler", "cosine", kDiffers, kRates},
+                         {S::kSwift, "lr_scheduler_type", "cosine", kDiffers, kRates},
+                         {S::kLlamaFactory, "lr_scheduler_type", "inverse_sqrt", kDiffers, kRates},
+                         {S::kHuggingFace, "lr_scheduler_type", "warmup_stable_decay", kDiffers, kRates}}) {
     const ForeignKey* const found = find_foreign_key(row.system, row.name, row.value);
     ASSERT_NE(found, nullptr) << row.name;
     EXPECT_EQ(found->verdict, row.verdict) << row.name;
@@ -182,6 +191,14 @@ TEST(ForeignKey, EveryRowOfTheTablesIsWellFormed) {
 
 // A row's own value is one that its key takes, or a reserved one; a default is in words that the system's own rows know.
 TEST(ForeignKey, EveryRowOfTheTablesNamesAKeyThatTakesItsValue) {
+  for (const S system : {S::kSwift, S::kAxolotl, S::kLlamaFactory}) {
+    const JsonValue defaults = parse_json(defaults_of(system), "defaults");
+    for (const JsonMember& said : defaults.members()) {
+      const std::string text = said.value.is_string() ? said.value.as_string() : to_json_text(said.value);
+      const ForeignKey* const row = find_foreign_key(system, said.key, text);
+      EXPECT_TRUE(row != nullptr && (row->verdict == kMapped || row->verdict == kDiffers)) << said.key;
+    }
+  }
   for (const ForeignSection& section : foreign_sections())
     for (const ForeignKey& row : section.keys) {
       if (!row.fallback.empty()) {

@@ -140,6 +140,8 @@ TEST(HuggingFaceImport, AProgramOfTrlHasItsDefaults) {
   EXPECT_EQ(origin(sft, "optimizer.lr"), "SFTConfig's default");
   const Import dpo = imported(S::kHuggingFace, {{"program", "trl dpo"}, {"beta", "0.2"}, {"loss_type", "ipo"}});
   EXPECT_EQ(became(dpo, "optimizer.lr"), "1e-06");
+  EXPECT_EQ(origin(dpo, "data.samples"), "a pair is a sample");
+  EXPECT_EQ(origin(sft, "lr_schedule.type").find("TrainingArguments' default: step n has the rate"), 0u) << "which differs";
   EXPECT_EQ(became(dpo, "loss.type") + became(dpo, "loss.variant") + became(dpo, "loss.beta"), "\"dpo\"\"ipo\"0.2");
   const Import other = imported(S::kHuggingFace, {{"program", "run_clm.py"}});
   EXPECT_EQ(became(other, "optimizer.lr"), "5e-05");
@@ -505,7 +507,8 @@ TEST(HuggingFaceImport, ADatasetIsAnsweredWithTheCommandsThatPrepareIt) {
     return note_of(import, system == S::kHuggingFace ? "--dataset_name" : "--dataset");
   };
   EXPECT_EQ(answer(S::kHuggingFace, {{"program", "sft.py"}, {"dataset_name", "in/chats.jsonl"}}),
-            "give token files of it: trident data prepare --chat --input in/chats.jsonl --tokenizer MODEL --loss all --output "
+            "give token files of it, by --loss completion where its lines have prompt and completion: "
+            "trident data prepare --chat --input in/chats.jsonl --tokenizer MODEL --loss all --output "
             "data/chats, then --set data.train=data/chats");
   const Words packed{{"program", "sft.py"}, {"dataset_name", "a/b"}, {"model_name_or_path", kFolder}, {"packing", "true"},
                      {"assistant_only_loss", "true"}, {"completion_only_loss", "false"}};
@@ -520,6 +523,22 @@ TEST(HuggingFaceImport, ADatasetIsAnsweredWithTheCommandsThatPrepareIt) {
   EXPECT_NE(answer(S::kHuggingFace, {{"program", "run_clm.py"}, {"dataset_name", "t.txt"}}).find("prepare --input t.txt"),
             std::string::npos);
   EXPECT_NE(answer(S::kSwift, {{"program", "swift sft"}, {"dataset", "c.jsonl"}}).find("--loss assistant"), std::string::npos);
+  TemporaryFolder folder;  // TRL learns completions alone where the data have them, unless an argument says otherwise
+  for (const auto& [line, argument, loss] : {std::tuple{R"({"prompt": "a", "completion": "b"})", "true", "--loss completion"},
+                                             {R"({"prompt": "a", "completion": "b"})", "false", "--loss all"},
+                                             {R"({"messages": []})", "", "--loss all"}}) {
+    std::ofstream(folder / "d.jsonl") << line << "\nx";
+    Words words{{"program", "sft.py"}, {"dataset_name", folder / "d.jsonl"}};
+    if (argument == std::string("false")) words.emplace_back("completion_only_loss", argument);
+    const std::string said = answer(S::kHuggingFace, words);
+    EXPECT_TRUE(said.starts_with("give token files of it: ") && said.find(std::string(loss) + " --output") != said.npos) << said;
+  }
+  for (const auto& [system, key, name, style] : {std::tuple{S::kAxolotl, "chat_template", "llama3", "llama3"},
+                                                 {S::kLlamaFactory, "template", "qwen", "chatml"},
+                                                 {S::kSwift, "template", "chatml", "chatml"}}) {
+    const std::string said = answer(system, {{"program", "swift sft"}, {"dataset", "c.jsonl"}, {key, name}});
+    EXPECT_NE(said.find(fmt::format("--loss assistant --template {} --output", style)), said.npos) << said;
+  }
 }
 
 }  // namespace

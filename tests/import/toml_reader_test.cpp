@@ -42,10 +42,14 @@ TEST(TomlReader, SaysWhereBrokenTextIsBroken) {
     const std::string refusal = toml_refusal(text);
     EXPECT_TRUE(refusal.starts_with(place)) << refusal;
   };
-  begins("a = 1\na = 2\n", "f.toml:2:");
+  begins("a = 1\na = 2\n", "f.toml:2:5: a key or a table that is there already; leave one of the two out");
   begins("[a]\nb = 1\n[a]\nc = 2\n", "f.toml:3:");
   begins("[a\nb = 1\n", "f.toml:1:");
-  begins("a = nope\n", "f.toml:1:");
+  for (const char* const value : {"nope", "True", "tru"})
+    EXPECT_NE(toml_refusal(fmt::format("a = {}", value)).find("no value of TOML; put texts in quotes"), std::string::npos) << value;
+  EXPECT_EQ(toml_refusal("a = True"),
+            "f.toml:1:5: no value of TOML; put texts in quotes, and write true and false in small letters");
+  begins("a = [1 2]\n", "f.toml:1:8: no TOML, in array: expected comma or closing ']', saw '2'; correct it there");
   begins("a = 1\nb = \"x\n", "f.toml:2:");
   begins("a = 99999999999999999999\n", "f.toml:1:");
 }

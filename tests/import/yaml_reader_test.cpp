@@ -130,7 +130,8 @@ TEST(YamlReader, FollowsAliasesAndMergeKeys) {
   EXPECT_EQ(yaml_refusal("a: 1\nb:\n  <<: 2\n"), "f.yaml:3:3: << takes a mapping or a list of mappings");
   EXPECT_EQ(yaml_refusal("a: &x [*x]\n"), "f.yaml:1:4: nested deeper than 64 levels") << "it stands inside what it stands for";
   EXPECT_EQ(yaml_text("a: &x b\n*x : 1\n"), R"({"a":"b","b":1})");
-  EXPECT_EQ(yaml_refusal("a: *x\n"), "f.yaml:1:4: the referenced anchor is not defined");
+  EXPECT_EQ(yaml_refusal("a: *x\n"),
+            "f.yaml:1:4: * names an anchor that is not before it; put a text that begins with * in quotes");
 }
 
 TEST(YamlReader, ResolvesReferencesOfOmegaConfAlone) {
@@ -156,14 +157,16 @@ TEST(YamlReader, SaysWhereBrokenTextIsBroken) {
       {"~: 1\n", "1:1: a key is empty"},
       {"a: 1\nb\n", "2:1: there is no colon behind \"b\""},
       {"%a: 1\nb: 2\n", "1:1: an unknown directive"},
-      {"a: b: c\n", "1:5: illegal map value"},
-      {"a:\n\tb: 1\n", "2:3: illegal map value"},
-      {"a: [1, 2\n", "2:1: end of sequence flow not found"},
-      {"a: \"x\" y\n", "1:8: end of map not found"},
+      {"a: b: c\n", "1:5: a second colon in one value, a tab, or a key deeper than those before it; put a text that has a colon in "
+                    "quotes, and begin the keys of one block with as many spaces"},
+      {"a: [1, 2\n", "2:1: [ is not closed, or a comma is missing within it; write ]"},
+      {"a: \"x\" y\n", "1:8: words behind a quote that ends, or a line that is of no block; put the whole text in quotes, and "
+                        "begin the keys of one block with as many spaces"},
       {"a: 'x\nb: 2\n", "1:4: a quote is not closed"},
       {"a:\n  b: &x \"y\\\"\n", "2:6: a quote is not closed"},
       {"a: [, b]\n", "1:5: nothing stands before the comma"},
-      {"a: @x\n", "1:4: unknown token"},
+      {"a: @x\n", "1:4: no text begins with this character; put it in quotes"},
+      {"a: !<x\n", "1:7: end of verbatim tag not found; correct the YAML there"},
   };
   for (const auto& [text, why] : kBroken) EXPECT_EQ(yaml_refusal(text), fmt::format("f.yaml:{}", why)) << text;
 }

@@ -317,7 +317,8 @@ TEST_F(StoredRuns, StepsThatWouldChangeNothingAreRefused) {
   }
   expect_error<ConfigError>(
       [&] { on({"run.steps=9", "lr_schedule.type=wsd", "lr_schedule.warmup_steps=5", "lr_schedule.wsd_decay_steps=0.6"}); },
-      {"lr_schedule.wsd_decay_steps = 0.6: of 9 steps, lr_schedule.warmup_steps = 5 leaves 4 for the final decay; lower one"});
+      {"lr_schedule.wsd_decay_steps = 0.6: of 9 steps, lr_schedule.warmup_steps = 5 leaves 4 for the final decay; "
+       "--set lr_schedule.wsd_decay_steps=4"});
   EXPECT_EQ(folder_.names(), before);
   EXPECT_NO_THROW(on(first)) << "a run that is over";
   EXPECT_FALSE(contains(on({"run.steps=4", "lr_schedule.decay_steps=2", "optimizer.lr=1"}), "from here on"))

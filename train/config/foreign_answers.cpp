@@ -251,7 +251,14 @@ std::string coming_from_markdown() {
       "[configuration.md](configuration.md); `trident help KEY` explains one.\n";
   const ForeignSystem* last = nullptr;
   for (const ForeignSection& section : foreign_sections()) {
-    if (last == nullptr || *last != section.system) out += fmt::format("\n## {}\n", name_of(section.system));
+    if (last == nullptr || *last != section.system) {
+      out += fmt::format("\n## {}\n", name_of(section.system));
+      std::string defaults;
+      const JsonValue own = parse_json(defaults_of(section.system), "defaults");
+      for (const JsonMember& member : own.members())
+        defaults += fmt::format("{}`{}: {}`", defaults.empty() ? "" : ", ", member.key, to_json_text(member.value));
+      if (!defaults.empty()) out += fmt::format("\nIts defaults in the place of Trainer's: {}\n", defaults);
+    }
     last = &section.system;
     out += fmt::format("\n### {}\n\n| there | | here | note |\n|---|---|---|---|\n", section.title);
     for (const ForeignKey& row : section.keys) out += row_markdown(section.system, row);

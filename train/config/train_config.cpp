@@ -468,10 +468,13 @@ void check_wsd_tail(const TrainConfig& config) {
   const LrScheduleConfig& s = config.lr_schedule;
   if (s.type != LrScheduleType::kWsd) return;
   const std::int64_t length = decay_length(config), most = length - std::min(s.warmup.within(length), length);
-  if (s.wsd_decay_steps->within(length) > most)
+  const std::int64_t decay = s.wsd_decay_steps->within(length);
+  if (decay > most)
     contradict(fmt::format("lr_schedule.wsd_decay_steps = {}: of {}, lr_schedule.warmup_steps = {} leaves {} for the final decay; "
-                           "lower one of them",
-                           value_text(write(*s.wsd_decay_steps)), counted(length, "step"), value_text(write(s.warmup)), most));
+                           "--set lr_schedule.{}",
+                           value_text(write(*s.wsd_decay_steps)), counted(length, "step"), value_text(write(s.warmup)), most,
+                           most > 0 ? fmt::format("wsd_decay_steps={}", most)
+                                    : fmt::format("warmup_steps={}", std::max<std::int64_t>(length - decay, 0))));
 }
 
 std::vector<std::string> keys_set_in(const TrainConfig& config, std::string_view section) {
