@@ -297,7 +297,10 @@ class Command {
   }
 
   // `axolotl train` passes what stands behind "--" to its launcher.
-  static bool says_torchrun(Words words) { return std::ranges::find(words, "torchrun", &ShellWord::text) != words.end(); }
+  bool says_torchrun() const {
+    return std::ranges::any_of(
+        leaves_, [](const ForeignLeaf& leaf) { return leaf.key == "--launcher" && leaf.value == JsonValue("torchrun"); });
+  }
 
   // ---- flags
   void take_flags(Words words, ForeignSystem system) {
@@ -307,7 +310,7 @@ class Command {
       const std::size_t equals = text.find('=');
       if (is_listed(text, kLeftOut)) fail(word, "\"...\" stands for words that are not here; write them, or leave it out");
       if (text == "--" && system == ForeignSystem::kAxolotl)
-        return take_flags(words.subspan(i), says_torchrun(words) ? ForeignSystem::kLauncher : ForeignSystem::kAccelerate);
+        return take_flags(words.subspan(i), says_torchrun() ? ForeignSystem::kLauncher : ForeignSystem::kAccelerate);
       if (!is_flag(text) || equals != text.npos) {
         add(system, word, text.substr(0, equals), equals == text.npos ? JsonValue(true) : JsonValue(text.substr(equals + 1)));
         continue;
@@ -331,8 +334,9 @@ class Command {
     if (unknown == nullptr && !word.unknown.empty()) unknown = &word;
     const auto row_of = [&](ForeignSystem one) { return find_foreign_key(one, flag_name(key), ""); };
     if (passes_on_ && (system == ForeignSystem::kHuggingFace || base_of(system))) {
-      const ForeignKey *const own = row_of(system), *const other = foreign_tables().find_key(*passes_on_, flag_name(key));
-      if (own == nullptr && other != nullptr) system = *passes_on_;
+      const std::vector<const ForeignKey*> own = foreign_tables().find_all(system, flag_name(key), "");
+      const bool is_own = !own.empty() && std::ranges::find(own, "@deepspeed_chat", &ForeignKey::to) == own.end();
+      if (!is_own && foreign_tables().find_key(*passes_on_, flag_name(key)) != nullptr) system = *passes_on_;
     }
     if (unknown != nullptr) {  // the user gives one value later; other words may be flags
       const ForeignKey* const row = row_of(system);

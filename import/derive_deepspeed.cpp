@@ -44,16 +44,17 @@ void derive_accelerate_processes(Facts& facts) {
 }
 
 void derive_precision(Facts& facts) {
+  // Trainer refuses what DeepSpeed's file turns off. A torch_autocast, which comes after, has its format beside those.
+  for (const char* const format : {"bf16", "fp16"})
+    if (const Fact *const off = facts.find(fmt::format("@no_{}", format)), *const said = facts.find("precision.compute");
+        off != nullptr && said != nullptr && said->value == JsonValue(format))
+      throw ConfigError(fmt::format("{}: {} says otherwise; write true or \"auto\" there", off->origin, said->origin));
   facts.keep_beside("@autocast", {"@autocast_dtype"}, "torch_autocast.enabled");
   if (const Fact* const dtype = facts.find("@autocast_dtype")) {
     const std::string name = facts.word("@autocast_dtype");
     const bool is_half = name.ends_with("16") || name == "half";
     facts.take("precision.compute", {!is_half ? "fp32" : name.find('b') != name.npos ? "bf16" : "fp16", dtype->origin});
   }
-  for (const char* const format : {"bf16", "fp16"})  // Trainer refuses what DeepSpeed's file turns off
-    if (const Fact *const off = facts.find(fmt::format("@no_{}", format)), *const said = facts.find("precision.compute");
-        off != nullptr && said != nullptr && said->value == JsonValue(format))
-      throw ConfigError(fmt::format("{}: {} says otherwise; write true or \"auto\" there", off->origin, said->origin));
   // The program sets its own format where the file says "no".
   if (facts.find("precision.compute") == nullptr && facts.find("@mixed_precision") != nullptr)
     facts.set("precision.compute", "fp32", {"@mixed_precision"});

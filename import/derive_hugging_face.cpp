@@ -46,8 +46,7 @@ void refuse_other_methods(std::span<const std::string_view> others, std::string_
 // The stage that @stage names (ms-swift, axolotl, LLaMA-Factory), or a word in the name of the program ("run_sft.py", "trl dpo").
 Stage stage_of(const Facts& facts) {
   const Fact* const said = facts.find(stage_fact(facts));
-  if (const Fact* const chat = facts.find("@deepspeed_chat"))  // whose main.py of each step is in a folder of its name
-    return facts.is_given("loss.beta") || chat->origin.find("dpo") != std::string::npos ? Stage::kDpo : Stage::kSft;
+  const bool is_chat = facts.find("@deepspeed_chat") != nullptr;
   if (said == nullptr) {
     // ORPO and others have a beta, too, though not a reward model: where no program says which it is, the last parts of the names
     // of the file and of what it writes do.
@@ -62,14 +61,16 @@ Stage stage_of(const Facts& facts) {
                              last_part(origin.substr(0, origin.find(':'))) + ' ' + last_part(facts.text("run.dir")), origin);
         return Stage::kDpo;
       }
-    return facts.is_given("batch.sequence") || facts.is_given("@packing") ? Stage::kSft : Stage::kTrainer;
+    return is_chat || facts.is_given("batch.sequence") || facts.is_given("@packing") ? Stage::kSft : Stage::kTrainer;
   }
   const std::string path = facts.word(stage_fact(facts));
   const std::vector<std::string> words = words_in(path.substr(path.find_last_of("/ ") + 1), "_-.");
   const auto has = [&](std::string_view word) { return std::ranges::find(words, word) != words.end(); };
   refuse_other_methods(kOtherMethods, path.substr(path.find_last_of("/ ") + 1), said->origin);
   if (has("dpo") || has("ipo") || has("rlhf")) return Stage::kDpo;
-  return has("sft") ? Stage::kSft : has("pt") ? Stage::kPretrain : Stage::kTrainer;
+  // DeepSpeed-Chat's main.py of each step is in a folder of its name.
+  if (is_chat && (facts.is_given("loss.beta") || (said->origin + path).find("dpo_finetuning") != path.npos)) return Stage::kDpo;
+  return has("sft") ? Stage::kSft : has("pt") ? Stage::kPretrain : is_chat ? Stage::kSft : Stage::kTrainer;
 }
 
 void take_trl_defaults(Facts& facts, Stage stage) {

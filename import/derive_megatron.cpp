@@ -247,7 +247,8 @@ void set_data(Facts& facts) {
     for (const std::string& share : words_in(split->value, ", '\"")) shares += (shares.empty() ? "" : ",") + share;
     facts.set("data.split", {shares, split->origin, split->weight});
     if (const std::vector<std::string> parts = words_in(shares);
-        !split->is_open() && (parts.size() < 2 || number_in(parts[1]) == JsonValue(0))) {
+        !split->is_open() && !facts.is_given("data.valid") &&
+        (parts.size() < 2 || is_same_value(number_in(parts[1]).value_or(1), 0))) {
       facts.remark("eval.every", "--split leaves nothing to evaluate on");
       facts.set("eval.every", 0, {"data.split"});
     }

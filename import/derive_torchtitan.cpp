@@ -107,12 +107,14 @@ void derive_pipeline(Facts& facts, std::int64_t stages) {
     facts.remark("@titan.layers_per_stage", "parallel.virtual_stages is layers over this and the pipeline's ranks; 2 is taken");
     return facts.set("parallel.virtual_stages", 2, {"parallel.schedule", "parallel.pipeline"});
   }
-  // torchtitan counts the embedding and the head as a layer each.
-  const std::int64_t chunks = (*all + 2 + *each - 1) / *each, share = chunks / stages;
+  std::int64_t ends = 0;  // what torchtitan counts the embedding and the head as, in layers
+  for (const std::string_view end : {"@titan.first_less", "@titan.last_less"})
+    ends += facts.integer(end, "an integer from 0", 0).value_or(1);
+  const std::int64_t chunks = (*all + ends + *each - 1) / *each, share = chunks / stages;
   if (chunks % stages != 0 || (is_single ? share != 1 : share < 2))
-    throw ConfigError(fmt::format("{}: {} layers, embedding and head counted, make {} stages; the {} ranks of the pipeline need {} "
-                                  "each; change one of them", facts.find("@titan.layers_per_stage")->origin, *all + 2, chunks,
-                                  stages, is_single ? "one" : "the same number, two or more,"));
+    throw ConfigError(fmt::format("{}: {} layers, embedding and head counted as {}, make {} stages; the {} ranks of the pipeline "
+                                  "need {} each; change one of them", facts.find("@titan.layers_per_stage")->origin, ends + *all,
+                                  ends, chunks, stages, is_single ? "one" : "the same number, two or more,"));
   if (!is_single) facts.set("parallel.virtual_stages", share, {"@titan.layers_per_stage", "parallel.pipeline"});
 }
 

@@ -44,8 +44,10 @@ refused("parallelism.pipeline_parallel_schedule", "there is no such schedule", "
 {"parallelism.pipeline_parallel_microbatches", kMapped, "batch.micro@titan.pipeline_count", {}, "the local batch in so many parts "
  "where there is a pipeline"},
 {"parallelism.pipeline_parallel_layers_per_stage", kMapped, "parallel.virtual_stages@titan.layers_per_stage"},
-always("parallelism.pipeline_parallel_first_stage_less_layers, parallelism.pipeline_parallel_last_stage_less_layers", "layers are "
- "balanced by cost, embedding and head counted, unless parallel.layers says otherwise"),
+always("parallelism.pipeline_parallel_first_stage_less_layers", "layers are balanced by cost, embedding and head counted, unless "
+ "parallel.layers says otherwise", "@titan.first_less"),
+always("parallelism.pipeline_parallel_last_stage_less_layers", "layers are balanced by cost, embedding and head counted, unless "
+ "parallel.layers says otherwise", "@titan.last_less"),
 differs("parallelism.module_fqns_per_model_part, parallelism.pipeline_parallel_split_points", "layers of each stage are counts: "
  "give them as parallel.layers"),
 always("parallelism.pipeline_parallel_expert_parallel_overlap, parallelism.expert_parallel_comm_backend", "it goes with experts, "

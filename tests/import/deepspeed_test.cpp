@@ -251,9 +251,9 @@ TEST(DeepSpeedFiles, AFormatThatTheFileTurnsOffIsNotAskedForBesideIt) {
 
 TEST(DeepSpeedChat, MainPyHasItsOwnArgumentsAndDefaults) {
   const TemporaryFolder folder;
-  const auto values = [&](const std::string& flags) {
-    write_file(folder / "run.sh", "deepspeed --num_gpus 8 main.py --model_name_or_path m " + flags + "\n");
-    return all_values_of(import_files({folder / "run.sh"}));
+  const auto values = [&](const std::string& flags, const std::string& start = "deepspeed --num_gpus 8 main.py") {
+    write_file(folder / "dpo-1.sh", start + " --model_name_or_path m " + flags + "\n");
+    return all_values_of(import_files({folder / "dpo-1.sh"}));
   };
   const std::string sft = values("--data_split 2,4,4 --zero_stage 3 --lora_dim 64 --per_device_train_batch_size 4 --offload");
   for (const char* part :
@@ -261,7 +261,12 @@ TEST(DeepSpeedChat, MainPyHasItsOwnArgumentsAndDefaults) {
         "precision.compute?=\"fp16\"", "optimizer.lr?=0.001", "optimizer.betas?=[0.9,0.95]", "lr_schedule.type?=\"cosine\"",
         "adapter.r=64 adapter.alpha?=1", "offload.optimizer=\"host\""})
     EXPECT_NE(sft.find(part), std::string::npos) << part << ": " << sft;
+  EXPECT_EQ(sft.find("loss.type"), std::string::npos) << sft;
   EXPECT_NE(values("--zero_stage $2 --beta 0.1").find("loss.type=\"dpo\""), std::string::npos);
+  EXPECT_NE(values("--zero_stage 3", "deepspeed step2_dpo_finetuning/main.py").find("loss.type=\"dpo\""), std::string::npos);
+  for (const char* const flags : {"--zero_stage 0", "--zero_stage 2", "--lora_dim 0"})
+    EXPECT_NE(values(flags).find("optimizer.lr?=0.001"), std::string::npos) << flags;
+  EXPECT_NE(values("--zero_stage 2", "trl sft").find("optimizer.lr?=2e-05"), std::string::npos) << "one of accelerate launch";
 }
 
 TEST(DeepSpeedFiles, AWarmUpThatTrainerWritesIsNoneWhereNoArgumentSaysOne) {
@@ -320,8 +325,10 @@ TEST(DeepSpeedFiles, ALossScaleCountsWithFp16) {
   const Import bf16 = imported_text("ds.json", R"({"bf16": {"enabled": true}, "fp16": {"enabled": false, "loss_scale": 1024}})");
   EXPECT_EQ(all_values_of(bf16), R"(parallel.zero?="ddp" precision.compute="bf16" optimizer.grad_clip?=1.0)");
   EXPECT_NE(note_named(bf16, "fp16.loss_scale").find("not scaled"), std::string::npos);
-  EXPECT_EQ(all_values_of(imported_text("ds.json", R"({"torch_autocast": {"enabled": true, "dtype": "bfloat16"}})")),
-            R"(parallel.zero?="ddp" precision.compute="bf16" optimizer.grad_clip?=1.0)");
+  for (const char* const off : {"", R"(, "bf16": {"enabled": false})"})
+    EXPECT_EQ(all_values_of(imported_text(
+                  "ds.json", fmt::format(R"({{"torch_autocast": {{"enabled": true, "dtype": "bfloat16"}}{}}})", off))),
+              R"(parallel.zero?="ddp" precision.compute="bf16" optimizer.grad_clip?=1.0)");
 }
 
 // Names of what a Python file has: fields of dataclasses, keys that the dialogue writes, flags of the launcher.

@@ -446,7 +446,8 @@ TEST(HuggingFaceImport, TheNameOfTheProgramSaysWhatTrains) {
             "40.0001\"bf16\"") << "auto gives way to what another file says";
   std::ofstream(folder / "ray.yaml") << "model: m\ndataset: d\nuse_ray: true\ndevice_groups: {nproc_per_node: 4}\n";
   EXPECT_EQ(became(of_command("swift sft ray.yaml"), "parallel.data"), "4");
-  EXPECT_EQ(became(of_command("axolotl train a.yml --launcher torchrun -- --nproc_per_node=2"), "parallel.data"), "2");
+  for (const std::string launcher : {"--launcher torchrun", "--launcher=torchrun"})
+    EXPECT_EQ(became(of_command("axolotl train a.yml " + launcher + " -- --nproc_per_node=2"), "parallel.data"), "2");
   EXPECT_EQ(became(of_command("torchrun swift/cli/sft.py --model m --dataset d"), "data.samples"), "\"packed\"");
 }
 

@@ -207,7 +207,9 @@ TEST(MegatronImport, DataPathsBecomeSourcesAndTheSplitMegatronsOwn) {
   const auto every = [](const JsonValue& train, const char* split, int given) {
     return value(derived(flags({{"data.train", train}, {"data.split", split}, {"eval.every", given}})), "eval.every");
   };
-  EXPECT_EQ(every("a", "100,0,0", 10), JsonValue(0)) << "nothing to evaluate on";
+  for (const char* const split : {"100,0,0", "1.0,0.0,0.0"})
+    EXPECT_EQ(every("a", split, 10), JsonValue(0)) << "nothing to evaluate on";
+  EXPECT_EQ(value(derived(flags({{"data.valid", "b"}, {"data.split", "1,0,0"}, {"eval.every", 10}})), "eval.every"), JsonValue(10));
   EXPECT_EQ(every("a", "$SPLIT", 10), JsonValue(10));
   EXPECT_EQ(every(JsonValue::Array{"0.2", "$<A FILE>"}, "9,1", 10), JsonValue(10)) << "a placeholder is no list of weights";
 }

@@ -100,6 +100,10 @@ TEST(PretrainingImport, APipelineOfTorchtitanCutsTheLocalBatch) {
   };
   EXPECT_EQ(value_at(import_of(ForeignSystem::kTorchtitan, stages("Interleaved1F1B", 9)), "parallel.virtual_stages"), "2");
   EXPECT_EQ(refusal_of(ForeignSystem::kTorchtitan, stages("1F1B", 17)), "accepted");
+  Keys even = stages("1F1B", 16);
+  for (const char* const end : {"first", "last"})
+    even.emplace_back(std::string("parallelism.pipeline_parallel_") + end + "_stage_less_layers", 0);
+  EXPECT_EQ(refusal_of(ForeignSystem::kTorchtitan, even), "accepted");
   for (const auto& [schedule, layers] : {std::pair{"Interleaved1F1B", 5}, {"Interleaved1F1B", 17}, {"1F1B", 9}}) {
     const std::string refusal = refusal_of(ForeignSystem::kTorchtitan, stages(schedule, layers));
     EXPECT_NE(refusal.find("each; change one of them"), std::string::npos) << schedule << layers << refusal;
