@@ -104,7 +104,7 @@ TEST_F(ProcessStart, ARunThatIsToldNothingKeepsItsEnd) {
   ASSERT_EQ(first.exit_code, 0) << first.out << first.err;
   EXPECT_EQ(occurrences(first.out, "checkpoint of step 2: "), 1) << first.out;
   const ProgramOutcome again = launch(2, {"parallel=2DP"});
-  EXPECT_EQ(occurrences(again.out, "the run is over; --set run.steps=N"), 1) << again.out;
+  EXPECT_EQ(occurrences(again.out, "there is nothing to train; --set run.steps=N"), 1) << again.out;
 
   write_file(place_ / "file", "");
   const ProgramOutcome warned =

@@ -120,10 +120,10 @@ TEST_F(SavingAtTheEnd, WhatIsOverSaysBothWaysOnAndBothWork) {
   ASSERT_EQ(start().code, 0);
   const Start again = start();
   EXPECT_EQ(again.code, 0);
-  EXPECT_EQ(lines_with(again.said, "the run is over; --set run.steps=N"), 1) << again.said;
+  EXPECT_EQ(lines_with(again.said, "there is nothing to train; --set run.steps=N"), 1) << again.said;
   EXPECT_EQ(lines_with(again.said, "--set run.overwrite=true begins anew"), 1) << again.said;
   const Start by_epochs = start({"run.epochs=0.0001"});
-  EXPECT_EQ(lines_with(by_epochs.said, "the run is over; --set run.epochs=N trains on to epoch N"), 1) << by_epochs.said;
+  EXPECT_EQ(lines_with(by_epochs.said, "there is nothing to train; --set run.epochs=N trains on to epoch N"), 1) << by_epochs.said;
   EXPECT_EQ(saved(), Texts{checkpoint_name(3)});
 
   const Start longer = start({"run.steps=5"});
