@@ -32,6 +32,15 @@ std::string speed_text(const CpuRates& rates) {
   return text + ", its largest product at " + rate(flops);
 }
 
+// A damaged profile counts as none, so that the next one replaces it.
+std::optional<CpuRates> earlier_profile(const std::string& file) {
+  try {
+    return file_exists(file) ? std::optional(read_cpu_rates(file)) : std::nullopt;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 // The file is written at the end: one that cannot be, or a disk without room for it, is refused before anything is measured.
 // Returns what was measured where it was not written: other programs that disturbed a profile of this machine leave an earlier one
 // in its place.
@@ -52,7 +61,7 @@ std::optional<CpuRates> calibrate(const std::string& file, CalibrateOptions opti
     throw;
   }
   interruption.check();
-  if (!rates.disturbance.empty() && options.name == kThisMachine && file_exists(file)) return rates;
+  if (!rates.disturbance.empty() && options.name == kThisMachine && earlier_profile(file)) return rates;
   output.append(to_json_text(to_json(rates), 1) + '\n');
   output.commit();
   return std::nullopt;

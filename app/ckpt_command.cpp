@@ -281,15 +281,18 @@ void ckpt_show(const std::string& path, bool as_json, const CommandContext& cont
   for (std::vector<std::string>& row : facts.rows) row.back() = on_one_line(row.back());
   out << on_one_line(checkpoint.folder()) << '\n' << to_text(facts, context.table_columns());
   out << fmt::format("{}: shape, dtype, norm\n", counted(std::ssize(manifest.tensors), "tensor"));
-  Table table{"", {{"", true}, {"", true}, {"", true}, {"", true}}, {}, 2};
-  for (std::size_t t = 0; t < manifest.tensors.size(); ++t) {
-    const ManifestTensor& tensor = manifest.tensors[t];
-    std::vector<std::string>& row = table.rows.emplace_back();
-    row = {on_one_line(tensor.name), shape_text(tensor.shape)};
-    if (tensor.base) row.push_back("in the base");
-    else row.insert(row.end(), {std::string(to_string(manifest.weights)), fmt::format("{:.6g}", weight_norm(checkpoint, t))});
+  Table table{"", {{"", true}, {"", true}, {"", true}, {"", true}}, {{}}, 2, 2, false, 4};
+  for (const ManifestTensor& tensor : manifest.tensors) {
+    table.columns[0].width = std::max(table.columns[0].width, on_one_line(tensor.name).size());
+    table.columns[1].width = std::max(table.columns[1].width, shape_text(tensor.shape).size());
   }
-  out << to_text(table, context.table_columns());
+  for (std::size_t t = 0; t < manifest.tensors.size(); ++t) {  // a row at a time: norms take long, and one may not be readable
+    const ManifestTensor& tensor = manifest.tensors[t];
+    std::vector<std::string>& row = table.rows.front();
+    row = {on_one_line(tensor.name), shape_text(tensor.shape), "in the base"};
+    if (!tensor.base) row.back() = to_string(manifest.weights), row.push_back(fmt::format("{:.6g}", weight_norm(checkpoint, t)));
+    out << to_text(table, context.table_columns());
+  }
 }
 
 void ckpt_verify(const std::string& path, const CommandContext& context) {
@@ -368,8 +371,7 @@ void refuse_damaged(const std::string& newest, const Manifest& manifest) {
   const std::vector<std::string> problems = check_checkpoint(newest, manifest);
   if (problems.empty()) return;
   throw DataError(fmt::format("nothing is removed, because the newest checkpoint is damaged: {}; mv {} {}, then older ones are "
-                              "judged", problems.front().substr(0, problems.front().find("; ")), for_shell(newest),
-                              for_shell(newest + ".aside-1")));
+                              "judged", cause_of(problems.front()), for_shell(newest), for_shell(free_aside(newest))));
 }
 
 // DataError if the newest checkpoint is not whole; StorageError while a run writes there: then nothing is removed.

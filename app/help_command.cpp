@@ -28,7 +28,7 @@ const std::vector<ExitCodeText>& exit_code_texts() {
       {code(ExitCode::kInternal), "a bug in trident, or a host out of memory",
        "report it with the configuration; for want of memory the message says what to make smaller"},
       {code(ExitCode::kStorage), "the file system refused", "make room or repair it, then start again"},
-      {code(ExitCode::kRequeue), "state is saved", "start again (scripts/slurm/train.sbatch requeues itself)"},
+      {code(ExitCode::kRequeue), "saved, or disturbed", "the same command again (scripts/slurm/train.sbatch requeues itself)"},
       {code(ExitCode::kCommunication), "a rank is gone, late or out of step", "look at the first message; start again"},
       {code(ExitCode::kNoProgress), "no progress",
        "ten batches in a row had non-finite gradients, or three supervised starts saved nothing; change the run"},

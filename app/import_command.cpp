@@ -109,9 +109,12 @@ std::string counts_text(const Import& import, const ImportFlags& flags) {
   for (const auto& [verdict, title] : kGroups)
     if (const auto count = std::ranges::count(import.keys, verdict, &ImportedKey::verdict); count > 0)
       text += fmt::format("{}{} {}", text.empty() ? "" : ", ", count, title);
-  std::string names;
-  for (const std::string& file : flags.files) names += ' ' + for_shell(file);
-  text += fmt::format(": trident import{} lists them", names);
+  std::string command = ": trident import";
+  for (const std::string& file : flags.files) command += ' ' + for_shell(file);
+  if (!flags.rules.from.empty()) command += " --from " + for_shell(flags.rules.from);
+  if (flags.ranks > 0) command += fmt::format(" --ranks {}", flags.ranks);
+  for (const std::string& name : flags.rules.without) command += " --without " + for_shell(name);
+  if (std::ranges::count(flags.files, "-") == 0) text += command + " lists them";  // a pipe is used up
   if (import.is_one_process) text += "; no input says how many ranks there are: this is one process, --ranks N is others";
   return on_lines(folded_between_words(text, 0, kImportColumns) + "\n");
 }
@@ -282,6 +285,7 @@ std::string fastest_text(const StudyResult& result) {
   };
   for (const StudyRow& row : result.rows)
     if (seconds(row) < seconds(*best)) best = &row;
+  if (std::isinf(seconds(*best))) return "None of them fits.";
   const double gain = seconds(own) / seconds(*best) - 1;
   if (best == &own || gain < 0.005) return "None of them is predicted to be faster than what is imported.";
   const std::vector<std::string>& kept = result.spec.arms[own.point.arm].settings;

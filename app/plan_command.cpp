@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <iterator>
 #include <ostream>
+#include <system_error>
 
 #include "app/command_line.h"
 #include "app/foreign_flag_hint.h"
@@ -64,7 +65,8 @@ bool is_said_again(const std::string& given, const std::vector<std::string>& set
 // "runs/a", or "runs/a-2" where that is there: a start in the folder of another run would go on with that one.
 std::string new_folder(const std::string& folder) {
   std::string free = folder;
-  for (int n = 2; std::filesystem::exists(free); ++n) free = fmt::format("{}-{}", folder, n);
+  std::error_code unseen;  // of another user's folder, say
+  for (int n = 2; std::filesystem::exists(free, unseen); ++n) free = fmt::format("{}-{}", folder, n);
   return free;
 }
 
@@ -79,7 +81,8 @@ std::string command_to_train(const ConfigFlags& flags, const OptionValues& value
     std::erase_if(settings, [](const std::string& given) { return given.starts_with("run.dir="); });
     settings.push_back("run.dir=" + folder);
   }
-  if (const JsonValue& saves = values.at("checkpoint.dir").value; saves.is_string() && std::filesystem::exists(saves.as_string())) {
+  const JsonValue& saves = values.at("checkpoint.dir").value;
+  if (std::error_code unseen; saves.is_string() && std::filesystem::exists(saves.as_string(), unseen)) {
     std::erase_if(settings, [](const std::string& given) { return given.starts_with("checkpoint.dir="); });
     settings.push_back(fmt::format("checkpoint.dir={}/ckpt", folder));
   }

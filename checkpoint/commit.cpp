@@ -79,15 +79,16 @@ void commit_checkpoint(const std::string& directory, const std::string& temporar
   }
 }
 
+std::string free_aside(const std::string& path) {
+  for (int n = 1;; ++n)
+    if (std::string aside = fmt::format("{}{}{}", path, kAsideMark, n); !is_there(aside)) return aside;
+}
+
 std::string set_checkpoint_aside(const std::string& directory, std::int64_t step) {
-  const std::string path = fmt::format("{}/{}", directory, checkpoint_name(step));
-  for (int n = 1;; ++n) {
-    const std::string aside = fmt::format("{}{}{}", path, kAsideMark, n);
-    if (is_there(aside)) continue;
-    rename_file(path, aside);
-    sync_folder_of(path);
-    return aside;
-  }
+  const std::string path = fmt::format("{}/{}", directory, checkpoint_name(step)), aside = free_aside(path);
+  rename_file(path, aside);
+  sync_folder_of(path);
+  return aside;
 }
 
 void remove_checkpoint_folder(const std::string& directory, const std::string& name) {

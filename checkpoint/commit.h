@@ -47,7 +47,9 @@ void make_temporary_folder(const std::string& folder);
 void commit_checkpoint(const std::string& directory, const std::string& temporary, std::int64_t step, const Manifest& manifest,
                        Lease* lease = nullptr);
 
-// Renames step-N to step-N.aside-K, K = 1, 2, ... the first that is free; the new path.
+// PATH.aside-K, K = 1, 2, ... the first that is free.
+std::string free_aside(const std::string& path);
+// Renames step-N to free_aside(); the new path.
 std::string set_checkpoint_aside(const std::string& directory, std::int64_t step);
 
 // Renames the folder, so that nothing takes it for a checkpoint, and removes what is in it, never through a link. Nothing if it is

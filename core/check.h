@@ -21,7 +21,7 @@ enum class ExitCode : int {
   kData = 65,           // data or checkpoint files
   kInternal = 70,       // a broken invariant: a bug in this program
   kStorage = 74,        // the file system refused
-  kRequeue = 75,        // state saved, please start again
+  kRequeue = 75,        // saved, or disturbed: the same command again
   kCommunication = 76,  // a peer is gone, late, or out of step
   kNoProgress = 93,
 };

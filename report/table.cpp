@@ -55,8 +55,10 @@ class TextOfColumns {
   void write(const std::vector<std::string>& row, const std::vector<std::size_t>& shown) {
     std::vector<std::string> lines(1);
     std::size_t at = table_.indent;
+    bool is_over = false;  // a word is longer than its column: the cells behind it stand below
     for (const std::size_t c : shown) {
       if (c >= row.size()) break;
+      if (std::exchange(is_over, false)) end(&lines);
       const bool runs_over = c + 1 == row.size() && row.size() < widths_.size();
       const std::size_t room = std::max<std::size_t>(1, columns_ - std::min(at, columns_ - 1));
       const std::size_t width = runs_over ? room : std::min(widths_[c], room);
@@ -66,15 +68,21 @@ class TextOfColumns {
         const bool left = runs_over || table_.columns[c].words;
         lines[i].resize(at, ' ');
         lines[i] += left ? content[i] : std::string(width - std::min(width, content[i].size()), ' ') + content[i];
+        is_over = is_over || content[i].size() > width;
       }
-      at += width + table_.gap;
+      at += width + (width > 0 ? table_.gap : 0);
     }
-    for (const std::string& line : lines) text_ += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
+    end(&lines);
   }
 
   std::string take() { return std::move(text_); }
 
  private:
+  void end(std::vector<std::string>* lines) {
+    for (const std::string& line : *lines) text_ += line.substr(0, line.find_last_not_of(' ') + 1) + '\n';
+    lines->clear();
+  }
+
   const Table& table_;
   const std::vector<std::size_t>& widths_;
   std::size_t columns_;
@@ -97,6 +105,9 @@ std::string to_text(const Table& table, std::size_t columns) {
       if (c < table.keys || c >= begin) length += widths[c] + (widths[c] > 0 && c > 0 ? table.gap : 0);
     return length;
   };
+  if (line_of(0, all) > columns)
+    for (std::size_t c = 0; c < std::min(all, table.keys); ++c)
+      widths[c] = std::min(widths[c], columns - std::min(columns / 2, kLeastWords));
   if (const std::size_t whole = line_of(0, all); whole > columns) {
     std::size_t longest = table.keys;
     for (std::size_t c = table.keys; c < all; ++c)

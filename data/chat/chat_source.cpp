@@ -56,7 +56,7 @@ void read_special_tokens(const JsonValue& config, ChatVariables* out) {
 }
 
 std::optional<ChatTemplate> parsed_if_there(const std::string& path) {
-  if (!std::filesystem::exists(path)) return std::nullopt;
+  if (!file_exists(path)) return std::nullopt;
   return ChatTemplate::parse(text_of_file(path), path);
 }
 
@@ -87,7 +87,7 @@ std::optional<ChatSource> source_in(const JsonValue& config, const std::string& 
 
 JsonValue object_in(const std::string& path) {
   JsonValue value;
-  if (std::filesystem::exists(path)) value = read_json_file(path, kRules);
+  if (file_exists(path)) value = read_json_file(path, kRules);
   return value.is_object() ? value : JsonValue(JsonValue::Object());
 }
 
@@ -113,7 +113,7 @@ std::optional<ChatSource> find_chat_source(const std::string& folder, const std:
   for (const auto& [built_in, text] : kBuiltIn)
     if (name == built_in) source = ChatSource{ChatTemplate::parse(text, fmt::format("the built-in template {}", name)), {}, {}};
   if (!source && !name.empty()) source = ChatSource{ChatTemplate::parse(text_of_file(name), name), {}, {}};
-  if (!source && !folder.empty() && std::filesystem::exists(template_path))
+  if (!source && !folder.empty() && file_exists(template_path))
     source = ChatSource{ChatTemplate::parse(text_of_file(template_path), template_path),
                         parsed_if_there(folder + "/additional_chat_templates/tool_use.jinja"), {}};
   if (!source) source = source_in(config, config_path);

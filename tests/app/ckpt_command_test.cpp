@@ -118,6 +118,16 @@ TEST_F(CkptCommand, ShowSaysWhatOneHolds) {
   expect_parts(run({"show", "a b/ckpt", "3"}).err, {"; say 'a b/ckpt/3' for step 3"});
   for (const char* step : {"/400", "/nothing", "/step-00000300"}) EXPECT_EQ(run({"show", folder_.path() + step}).code, 65) << step;
   expect_parts(run({"show", folder_ / "400"}).err, {"there is no", "step-00000400"});
+  const Manifest manifest = test::small_manifest(DType::kF32);
+  std::vector<test::SmallFile> files = test::small_files(manifest, 0);
+  files.insert(files.begin() + 1, {"weights/w-00001-0.safetensors", {files[0].boxes.back()}});
+  files[0].boxes.pop_back();
+  test::write_checkpoint(folder_ / "step-00000007", manifest, files, test::some_value);
+  const std::string last = folder_ / "step-00000007/weights/w-00001-0.safetensors", content = read_file(last);
+  write_file(last, content.substr(0, content.size() - 1) + static_cast<char>(content.back() ^ 1));
+  const Outcome broken = run({"show", folder_ / "7"});
+  EXPECT_EQ(broken.code, 65) << broken.err;
+  expect_parts(broken.out, {"\n  b      [7]     f32  "});  // what is read before stands there
 }
 
 TEST_F(CkptCommand, ShowHasALossScaleOnlyWhereTrainingHasOne) {
@@ -255,13 +265,15 @@ TEST_F(CkptPrune, RulesAreThoseOfTheRunThatWroteTheNewest) {
 }
 
 TEST_F(CkptPrune, NothingGoesWhereTheNewestIsDamaged) {
+  create_folder(folder_ / "step-00000700.aside-1");  // into which mv would move it
   const std::vector<std::string> all = names();
   const std::string path = folder_ / "step-00000700/optim/o-00000-0.safetensors", content = read_file(path);
   write_file(path, content.substr(0, content.size() - 1) + static_cast<char>(content.back() ^ 1));
   const Outcome refused = run({"prune", folder_.path(), "--keep-last", "1"});
   EXPECT_EQ(refused.code, 65);
-  expect_parts(refused.err, {"nothing is removed", "o-00000-0.safetensors", "; mv ", "step-00000700.aside-1, then older"});
+  expect_parts(refused.err, {"nothing is removed", "o-00000-0.safetensors", "; mv ", "step-00000700.aside-2, then older"});
   EXPECT_EQ(names(), all);
+  std::filesystem::remove(folder_ / "step-00000700.aside-1");
   EXPECT_EQ(run({"prune", folder_.path(), "--keep-last", "1", "--unread"}).code, 0);
   EXPECT_EQ(names(), named({300, 700}));
 }

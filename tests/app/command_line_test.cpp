@@ -384,9 +384,10 @@ TEST_F(CommandLine, BenchCalibratesThisMachineIntoTheCache) {
   const std::string kept = kept_profile_path(cores);
   const std::string earlier = replaced(read_file(kept), "a stand-in", "an earlier one");
   disturbance = "other programs had the cores as well";
-  for (const bool there : {true, false}) {
-    if (there) write_file(kept, earlier);
-    else remove_file(kept);
+  for (const std::string& before : {earlier, std::string("{"), std::string()}) {  // damaged, and none
+    const bool there = before == earlier;
+    write_file(kept, before);
+    if (before.empty()) remove_file(kept);
     out.str(""), err.str("");
     EXPECT_EQ(calibrated(), there ? 75 : 0) << err.str();
     EXPECT_EQ(kept_cpu_rates(cores)->processor, there ? "an earlier one" : "a stand-in");

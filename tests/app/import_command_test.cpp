@@ -1,6 +1,8 @@
 // trident import and trident train --import, as a user runs them.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "core/file_io.h"
 #include "tests/app/program.h"
 
@@ -91,7 +93,14 @@ TEST_F(ImportCommand, ThePlanComparesItWithItsNeighbours) {
   EXPECT_TRUE(plan.err.starts_with("6 taken over: trident import ")) << "counts alone: " << plan.err;
   EXPECT_TRUE(plan.out.ends_with(" is predicted to be faster than what is imported.\n") ||
               plan.out.find(" % faster: --set parallel.") != std::string::npos) << plan.out;
-  write_file(folder_ / "ds.json", R"({"zero_optimization": {"stage": 2}})");
+  write_file(folder_ / "ds.json", R"({"steps_per_print": 9, "zero_optimization": {"stage": 2}})");
+  std::string again = succeeded(run_program({"import", folder_ / "ds.json", "--from", "deepspeed", "--ranks", "4", "--without",
+                                             "steps_per_print", "--plan", "--config", base(), "--cluster", "h100_sxm_ndr"})).err;
+  std::ranges::replace(again, '\n', ' ');
+  expect_parts(again, {"ds.json --from deepspeed --ranks 4 --without steps_per_print lists them"});
+  const ProgramOutcome large = succeeded(run_program({"import", zero2(), "--plan", "--config", base(), "--cluster", "a10_pcie",
+                                                      "--set", "model.preset=llama3-70b", "--set", "batch.sequence=8192"}));
+  expect_parts(large.out, {"\nNone of them fits.\n"});
   const std::vector<std::string> alone{"import", folder_ / "ds.json", "--plan", "--config", base()};
   expect_parts(succeeded(run_program(alone)).err,
                {"how many ranks there are: this is one process, --ranks N", "--set parallel.data=1"});

@@ -387,6 +387,8 @@ TEST(PlanSearch, SaysWhatToTypeNext) {
   expect_parts(next(plus(there, {"--write", written})), {"trident train --config " + written + instead});
   const std::string unwritten = next(there);
   expect_parts(unwritten, {instead});
+  const std::string unseen(300, 'a');  // nobody can say that it is there: the name is too long
+  expect_parts(next({"cpu", "--gpus", "1", "--set", "run.dir=" + unseen, "--set", "checkpoint.dir=" + unseen}), {unseen});
   EXPECT_EQ(unwritten.find("run.dir=" + taken + ' '), std::string::npos) << unwritten;
   const std::string line = next({"h100_sxm_ndr", "--gpus", "2", "--set", "run.dir=a b", "--set", "data.train=x"});
   expect_parts(line, {"to train layout 1:\n  trident train --config " + config + " --set 'run.dir=a b' --set data.train=x",

@@ -164,6 +164,16 @@ TEST(Table, TextOfFewerColumnsFoldsWordsOrStandsInGroupsBesideTheKeys) {
             "1  1.5 s   80 GB\n"
             "2  2.5 s    9 GB\n"
             "3  cannot be\n");
+  // A word that is longer than its column is whole, and what stands beside it stands below.
+  Table overlong{"", {{"", true}, {"", true}, {""}}, {{"a/name/without/a/blank", "x", "1"}, {"short", "y/longer/than/all", "2"}}};
+  EXPECT_EQ(to_text(overlong, 20),
+            "a/name/without/a/blank\n"
+            "            x\n"
+            "short       y/longer/than/all\n"
+            "\n"
+            "a/name/without/a/blank\n"
+            "            1\n"
+            "short       2\n");
 }
 
 TEST(Table, TextIsAlignedAndShortRowsEndInWords) {

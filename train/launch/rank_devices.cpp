@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "train/plan/machine.h"
+#include "train/run/run_files.h"
 
 namespace trident {
 
@@ -18,7 +19,7 @@ DeviceChoice choose_device(AskedDevice asked, CudaBackend& cuda, GpuSearch found
             std::move(found)};
   }
   if (asked == AskedDevice::kCuda) throw ConfigError(fmt::format("device = cuda: {}", found.problem));
-  return {DeviceKind::kCpu, found.problem.substr(0, found.problem.find("; ")), {}};
+  return {DeviceKind::kCpu, cause_of(found.problem), {}};
 }
 
 MachineFacts machine_facts(const DeviceChoice& choice, int local_ranks, std::optional<double> bf16_over_fp32) {

@@ -88,9 +88,6 @@ std::int64_t write_run_start(const std::string& folder, const RunPlan& plan, std
 
 namespace {
 
-// A message without its remedies, which were for the start that ended.
-std::string cause_of(const std::string& message) { return on_one_line(message.substr(0, message.find("; "))); }
-
 // The message of failure.json, where it came later than the start began; else "".
 std::string failure_since(const JsonValue& start, const std::string& folder) {
   const std::string path = folder + "/failure.json";
@@ -106,6 +103,8 @@ std::string failure_since(const JsonValue& start, const std::string& folder) {
 
 }  // namespace
 
+std::string cause_of(const std::string& message) { return message.substr(0, message.find("; ")); }
+
 std::string bad_end(const std::string& folder) {
   const JsonValue::Array starts = starts_in(folder);
   if (starts.empty()) return "";
@@ -113,11 +112,11 @@ std::string bad_end(const std::string& folder) {
   if (ended == nullptr) {
     // A launcher that ends a failed job may end it between failure.json, which comes first, and the end in run.json.
     const std::string failure = failure_since(starts.back(), folder);
-    return failure.empty() ? "has no end on record: it was killed or cut off" : "failed: " + cause_of(failure);
+    return failure.empty() ? "has no end on record: it was killed or cut off" : "failed: " + on_one_line(cause_of(failure));
   }
   const std::int64_t code = ended->integer_at("exit_code").value_or(0);
   if (code == 0 || code == exit_status(ExitCode::kRequeue) || !ended->get("why").is_string()) return "";
-  return fmt::format("ended with {}: {}", code, cause_of(ended->text_at("why")));
+  return fmt::format("ended with {}: {}", code, on_one_line(cause_of(ended->text_at("why"))));
 }
 
 void write_run_end(const std::string& folder, const RunPlan& plan, std::int64_t start, std::int64_t step, int exit_code,

@@ -39,6 +39,8 @@ void write_run_end(const std::string& folder, const RunPlan& plan, std::int64_t 
                    std::string_view why);
 // The checkpoint that the last start there went on from, which is kept for it; "" where no file says one.
 std::string resumed_from_in(const std::string& folder);
+// A message without its remedies, which were for where it was said first.
+std::string cause_of(const std::string& message);
 // How the last start there ended if not by itself: "ended with 76: rank 1 was killed", or that it has no end, because it was killed
 // or its machine failed; else "". For who has the folder.
 std::string bad_end(const std::string& folder);
