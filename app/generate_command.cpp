@@ -90,7 +90,8 @@ void add_flags(CLI::App& app, GenerateOptions& options, OutputFlags& output) {
   app.add_option("--seed", options.sampling.seed, "of the draws")->capture_default_str();
   app.add_option("-n", options.samples, "continuations of every prompt")->capture_default_str();
   put_in_group(app, "Sampling (a model's generation_config.json goes before these defaults)",
-               {"--greedy", "--temperature", "--top-k", "--top-p", "--repetition-penalty", "--seed", "-n"});
+               {"--greedy", "--temperature", "--top-k", "--top-p", "--repetition-penalty"});
+  put_in_group(app, "Draws", {"--seed", "-n"});
   app.add_option("--max-new-tokens", options.max_new_tokens, "of every continuation")->capture_default_str();
   app.add_option("--stop", options.stops, "a text that ends a continuation, which does not show it; may be repeated")
       ->allow_extra_args(false);

@@ -112,7 +112,8 @@ TEST(Help, EvalAndGenerateSayTheirFlagsInGroups) {
   expect_parts(help({"eval", "--help"}), groups);
   const std::string generate = help({"generate", "--help"});
   expect_parts(generate, groups);
-  expect_parts(generate, {"\nSampling (a model's generation_config.json goes before these defaults):\n", "\nLength:\n"});
+  expect_parts(generate, {"\nSampling (a model's generation_config.json goes before these defaults):\n", "\nDraws:\n",
+                          "\nLength:\n"});
   EXPECT_EQ(generate.find("Exit codes:"), generate.npos) << "those are for --help-all";
 }
 
