@@ -246,16 +246,18 @@ std::optional<DatasetRecord> read_record(const std::string& prefix, const ReadAt
   return record;
 }
 
-std::string shared_text(const std::string& prefix, const std::string& other) {
+std::string shared_text(const std::string& prefix, const std::string& other, std::map<std::string, DatasetOrigin>& origins) {
   std::error_code ignored;  // of files that are gone
   if (std::filesystem::equivalent(bin_path(prefix), bin_path(other), ignored)) return fmt::format("has the files of {}", other);
   try {
-    const auto origin_of = [](const std::string& of) {  // without a record it is its own source, as for merge and pack
-      DatasetOrigin origin = origin_in_record(of);
-      if (origin.num_sources == 0) origin.add({bin_path(of), RandomAccessFile(bin_path(of)).size()});
+    const auto origin_of = [&origins](const std::string& of) -> const DatasetOrigin& {  // without a record it is its own source
+      const auto [at, is_new] = origins.try_emplace(of);
+      DatasetOrigin& origin = at->second;
+      if (is_new) origin = origin_in_record(of);
+      if (is_new && origin.num_sources == 0) origin.add({bin_path(of), RandomAccessFile(bin_path(of)).size()});
       return origin;
     };
-    const DatasetOrigin origin = origin_of(prefix), of_other = origin_of(other);
+    const DatasetOrigin &origin = origin_of(prefix), &of_other = origin_of(other);
     for (const RecordedSource& source : origin.sources)
       if (source.name != kStandardInput && std::ranges::find(of_other.sources, source) != of_other.sources.end())
         return fmt::format("was made of {}, as {} was", source.name, other);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
@@ -83,7 +84,8 @@ std::optional<DatasetRecord> read_record(const std::string& prefix, const ReadAt
 DatasetOrigin origin_in_record(const std::string& prefix);
 
 // Says by files and records what two data sets share: "has the files of OTHER", "was made of TEXT, as OTHER was", or "".
-std::string shared_text(const std::string& prefix, const std::string& other);
+// `origins`: those that were read before, by prefix.
+std::string shared_text(const std::string& prefix, const std::string& other, std::map<std::string, DatasetOrigin>& origins);
 
 // Whether the files of a prefix are whole and were made by the same tokenizer and options, which tell what they were made of.
 // False where that is not known.

@@ -49,7 +49,7 @@ std::string still_of(LinePlot plot) {
     const std::size_t every = (line.points.size() + kPoints - 1) / kPoints;
     std::vector<PlotPoint> kept;
     for (std::size_t i = 0; i < line.points.size(); ++i)
-      if (i % every == 0 || i + 1 == line.points.size()) kept.push_back(line.points[i]);
+      if (i % every == 0 || i + 1 == line.points.size() || !std::isfinite(line.points[i].y)) kept.push_back(line.points[i]);
     line.points = std::move(kept);
   }
   return line_plot_svg(plot);

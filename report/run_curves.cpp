@@ -27,11 +27,11 @@ double tokens_at(const RunFolder& run, double step) {
 
 // The validation data that a record was made with, as its start names them; "" where starts do not say.
 std::string valid_of(const RunFolder& run, const JsonValue& record) {
-  const JsonValue::Array& starts = run.run.items_at("starts");
-  const auto start = static_cast<std::size_t>(start_of(record, start_times(run.run)));
+  const JsonValue none, *writer = &none;
+  for (const JsonValue& start : run.run.items_at("starts"))
+    if (number(start, "time") <= number(record, "time")) writer = &start;
   std::string all;
-  if (start == 0 || start > starts.size()) return all;
-  for (const JsonValue& file : starts[start - 1].items_at("valid"))
+  for (const JsonValue& file : writer->items_at("valid"))
     if (file.is_string()) all += (all.empty() ? "" : " + ") + file.as_string();
   return all;
 }

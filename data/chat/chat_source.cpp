@@ -153,7 +153,7 @@ std::tm time_of(const std::string& text, std::string_view key) {
 }
 
 Conversation read_messages(const JsonValue& row, std::string_view where) {
-  Conversation conversation = read_conversation(row, where);
+  Conversation conversation = read_conversation(row, where, Marks::kPassedOver);
   if (conversation.messages.is_null())
     throw DataError(fmt::format("{}: plain text has no messages; render rows with messages", where));
   return conversation;

@@ -77,7 +77,7 @@ void refuse_marks(const JsonValue& message, const std::string& name, std::string
 }
 
 // The list of messages at `path`; each has a role.
-JsonValue checked_messages(const JsonValue& list, const std::string& path, std::string_view source) {
+JsonValue checked_messages(const JsonValue& list, const std::string& path, std::string_view source, Marks marks) {
   if (!list.is_array())
     refuse_value(list, source, fmt::format("{} is {} where a list of messages is expected", path, describe(list.kind())));
   JsonValue::Array messages = list.items();
@@ -93,13 +93,13 @@ JsonValue checked_messages(const JsonValue& list, const std::string& path, std::
       throw DataError(fmt::format("{}:{}:{}: {}.content is null; write a text, or \"\" for none", source, content->line(),
                                   content->column(), name));
     read_arguments(message, name, source);
-    refuse_marks(message, name, message.find("role")->as_string(), source);
+    if (marks == Marks::kChecked) refuse_marks(message, name, message.find("role")->as_string(), source);
   }
   return messages;
 }
 
 // ShareGPT's turns.
-JsonValue messages_of_turns(const JsonValue& row, const JsonValue& turns, std::string_view source) {
+JsonValue messages_of_turns(const JsonValue& row, const JsonValue& turns, std::string_view source, Marks marks) {
   static constexpr std::pair<std::string_view, std::string_view> kRoles[] = {
       {"human user", "user"}, {"gpt assistant chatgpt model", "assistant"},
       {"system", "system"}, {"tool observation function", "tool"}};
@@ -118,7 +118,7 @@ JsonValue messages_of_turns(const JsonValue& row, const JsonValue& turns, std::s
     if (role == std::end(kRoles))
       refuse_value(from, source, fmt::format("{}.from is {}, which is none of human, gpt, system, tool and their other names", path,
                                        in_quotes(from.as_string())));
-    refuse_marks(turn, path, role->second, source);
+    if (marks == Marks::kChecked) refuse_marks(turn, path, role->second, source);
     out.push_back(chat_message(role->second, text_of(turn, "value", path, source).as_string()));
   }
   return out;
@@ -142,9 +142,9 @@ JsonValue chat_message(std::string_view role, std::string_view content) {
   return JsonValue::Object{{"role", role}, {"content", content}};
 }
 
-Conversation read_conversation(const JsonValue& row, std::string_view source) {
+Conversation read_conversation(const JsonValue& row, std::string_view source, Marks marks) {
   Conversation out;
-  if (row.is_array()) return out.messages = checked_messages(row, "messages", source), out;
+  if (row.is_array()) return out.messages = checked_messages(row, "messages", source, marks), out;
   if (!row.is_object())
     refuse_value(row, source, fmt::format("a conversation is {} where an object is expected", describe(row.kind())));
   out.tools = tools_of(row, source);
@@ -153,17 +153,17 @@ Conversation read_conversation(const JsonValue& row, std::string_view source) {
     refuse_value(*more, source, "chat_template_kwargs: variables of one row are not built; set them in a copy of the template");
   const JsonValue* const prompt = row.find("prompt");
   const JsonValue* const completion = row.find("completion");
-  if (const JsonValue* const messages = row.find("messages")) out.messages = checked_messages(*messages, "messages", source);
-  else if (const JsonValue* const turns = row.find("conversations")) out.messages = messages_of_turns(row, *turns, source);
+  if (const JsonValue* const messages = row.find("messages")) out.messages = checked_messages(*messages, "messages", source, marks);
+  else if (const JsonValue* const turns = row.find("conversations")) out.messages = messages_of_turns(row, *turns, source, marks);
   else if (prompt == nullptr || completion == nullptr)
     refuse_value(row, source, "a conversation without any of its keys");
   else if (prompt->is_string() && completion->is_string()) {
     out.has_completion = true;
     out.prompt = prompt->as_string(), out.completion = completion->as_string();
   } else {
-    JsonValue::Array all = checked_messages(*prompt, "prompt", source).items();
+    JsonValue::Array all = checked_messages(*prompt, "prompt", source, marks).items();
     out.has_completion = true, out.num_prompt = all.size();
-    const JsonValue answers = checked_messages(*completion, "completion", source);
+    const JsonValue answers = checked_messages(*completion, "completion", source, marks);
     all.insert(all.end(), answers.items().begin(), answers.items().end());
     out.messages = std::move(all);
   }

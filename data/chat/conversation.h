@@ -25,10 +25,13 @@ struct Conversation {
 // A message as OpenAI writes it.
 JsonValue chat_message(std::string_view role, std::string_view content);
 
+// Whether marks of what is learned are looked at: where nothing is learned they say nothing.
+enum class Marks { kChecked, kPassedOver };
+
 // The conversation of one row: an array of messages, or an object with "messages", with ShareGPT's "conversations" (from, value; an
 // own "system"), or with "prompt" and "completion" (both text, or both messages); "tools" may stand beside them, as a list or as
 // its JSON. Other keys are passed over. `source` names the file. Throws DataError "SOURCE:LINE:COLUMN: messages[2].role is ...".
-Conversation read_conversation(const JsonValue& row, std::string_view source);
+Conversation read_conversation(const JsonValue& row, std::string_view source, Marks marks = Marks::kChecked);
 
 // assistant: what the template writes behind an assistant's header, of every assistant message; last: of the last one alone;
 // completion: what follows the prompt; all: everything.

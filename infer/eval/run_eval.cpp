@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <memory>
 #include <span>
 #include <string>
@@ -293,9 +294,10 @@ std::vector<NamedPrefix> validation_sets(const DataConfig& data) {
 
 // Names what a run has trained on, since its loss there is no measure of other text.
 void warn_of_training_data(const EvalOptions& options, const DataConfig& data, std::vector<std::string>& notes) {
+  std::map<std::string, DatasetOrigin> origins;
   for (const NamedPrefix& set : options.sets)
     for (const WeightedPath& it : data.train) {
-      const std::string shared = set.split ? "" : shared_text(set.prefix, it.path);
+      const std::string shared = set.split ? "" : shared_text(set.prefix, it.path, origins);
       if (shared.empty()) continue;
       if (!shared.starts_with("has ")) {
         notes.push_back(fmt::format("warning: {} {}, on which the run trains", set.prefix, shared));

@@ -13,6 +13,7 @@
 #include "core/check.h"
 #include "core/clock.h"
 #include "core/file_io.h"
+#include "core/foreign_folder.h"
 #include "data/chat/chat_source.h"
 #include "data/chat_documents.h"
 #include "data/dataset_record.h"
@@ -20,6 +21,7 @@
 #include "data/tokenizer/tokenizer.h"
 #include "infer/generate/token_loop.h"
 #include "train/run/model_tokenizer.h"
+#include "train/run/resume.h"
 
 namespace trident {
 namespace {
@@ -126,7 +128,11 @@ std::shared_ptr<const SampleMaker> find_eval_samples(const TrainConfig& config, 
   request.sampling.seed = static_cast<std::uint64_t>(config.run.seed);
   validate(request.sampling);
   if (tokenizer != nullptr) request.ends = tokenizer->special_ids().eos;
-  if (config.model.init_from) std::ranges::copy(ends_of_folder(*config.model.init_from), std::back_inserter(request.ends));
+  if (config.model.init_from) {
+    const std::string from = hub_snapshot(*config.model.init_from);
+    const bool is_hf = file_exists(from + "/config.json");  // else a checkpoint
+    std::ranges::copy(is_hf ? ends_of_folder(from) : ends_of_model(*find_initial(config)), std::back_inserter(request.ends));
+  }
   if (chat) std::ranges::copy(chat_marks(*chat, *tokenizer).ends, std::back_inserter(request.ends));
   request.tokenizer = tokenizer;
   request.each_data_rank = true;

@@ -306,6 +306,7 @@ TEST(Conversations, OfEveryFormBecomeMessages) {
   read_conversation(json(R"({"messages": [{"role": "user", "content": "a", "weight": 1, "train": false},
       {"role": "assistant", "content": "a", "weight": 1, "train": true, "loss": 1.0, "training": null}],
       "chat_template_kwargs": {}})"), "f");  // marks that ask for nothing else
+  read_messages(json(R"([{"role": "user", "content": "a", "train": true}])"), "f");  // where nothing is learned
   EXPECT_EQ(to_json_text(read_conversation(json(R"({"messages": [], "tools": "[{\"name\": 1}]"})"), "f").tools), R"([{"name":1}])");
 }
 

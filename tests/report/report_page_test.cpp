@@ -116,6 +116,12 @@ TEST(ReportPage, ChartsHaveTheirNumbers) {
   const JsonValue& line = data.find("lines")->items().at(0);
   EXPECT_EQ(to_json_text(*line.find("x")), "[1.0,2.0,3.0]");
   EXPECT_EQ(to_json_text(*line.find("y")), "[2.0,null,8.0]");
+  ReportPage page = page_of("run 1");
+  for (ReportBlock& block : page.sections[0].blocks)
+    if (auto* const plot = std::get_if<LinePlot>(&block))
+      for (int x = 4; x < 600; ++x) plot->lines[0].points.push_back({1.0 * x, x == 305 ? std::nan("") : 8.0});
+  const std::string thinned = to_html(page), path = thinned.substr(thinned.find(" d=\"M"));
+  EXPECT_EQ(occurrences(path.substr(0, path.find("/>")), "M"), 3u) << "the still keeps every gap";
 }
 
 TEST(ReportPage, TimelinesHaveTheirSpans) {

@@ -188,9 +188,9 @@ TEST_F(RunPages, DrawRunsOverEachOtherAndShowWhatDiffersFirst) {
 // A third start that has the first's validation data goes on with its curve, behind a gap.
 TEST_F(RunPages, DrawEachValidationDataByItself) {
   const std::string folder = make_run("run", 9);
-  std::string starts, evals;
+  std::string starts = R"({"valid": ["none"]})", evals;  // the first without its time
   for (const auto& [time, valid] : {std::pair(10, "a"), {20, "b"}, {30, "a"}}) {
-    starts += fmt::format(R"({}{{"time": {}, "valid": ["{}"]}})", starts.empty() ? "" : ", ", time, valid);
+    starts += fmt::format(R"(, {{"time": {}, "valid": ["{}"]}})", time, valid);
     for (const int step : {time / 10, time / 10 + 1})
       evals += fmt::format("{{\"step\": {}, \"time\": {}, \"valid_loss\": {}}}\n", step, time + 1, time);
   }

@@ -87,11 +87,14 @@ std::vector<std::string> cut_conversations(const TrainConfig& config, const Toke
 // The loss there is no measure of other text.
 std::vector<std::string> validation_in_training(const DataConfig& data) {
   std::vector<std::string> warnings;
+  std::map<std::string, DatasetOrigin> origins;
   for (const WeightedPath& valid : data.valid)
     for (const WeightedPath& train : data.train)
-      if (const std::string shared = shared_text(valid.path, train.path); !shared.empty())
+      if (const std::string shared = shared_text(valid.path, train.path, origins); !shared.empty()) {
         warnings.push_back(fmt::format("data.valid: {} {}, on which the run trains; take other text, or hold out a part of the "
                                        "training data by data.split", valid.path, shared));
+        break;
+      }
   return warnings;
 }
 

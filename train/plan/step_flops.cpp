@@ -90,7 +90,7 @@ std::string bubble_note(const RunPlan& plan, const StepTimeline& step) {
   const double equal = static_cast<double>(stages - 1) / (plan.num_micro_batches * plan.config.parallel.virtual_stages);
   const auto longest = std::ranges::max_element(step.compute);
   const double times = *longest * static_cast<double>(stages) / std::reduce(step.compute.begin(), step.compute.end());
-  if (1 + bubble > 1.25 * (1 + equal)) {
+  if (times > 1.25 && 1 + bubble > 1.25 * (1 + equal)) {
     const auto stage = static_cast<std::size_t>(longest - step.compute.begin());
     return fmt::format("pipeline: stage {} ({}) computes {:.1f} times as long as stages do on average, and ranks wait {:.0f} % of "
                        "a step, by FLOPs alone; take fewer stages (parallel.pipeline), or ask trident plan search",

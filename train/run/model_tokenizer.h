@@ -52,9 +52,9 @@ struct ModelTokenizer {
 // Whether each id of `other` is the same token of `tokenizer`, which may have more.
 bool has_tokens_of(const Tokenizer& tokenizer, const Tokenizer& other);
 
-// `named`: --tokenizer; else that of `configured`; where that was null by a setting, none; else the one among
-// hf_files_of(); else the one that made the training data, if its record's name finds it still. `key`: of the option that gave
-// `source`, for messages. Throws as load_tokenizer() for the first two.
+// `named`: --tokenizer; else that of `configured` (nullptr: no configuration is asked); where that was null by a setting, none;
+// else the one among hf_files_of(); else, where `configured` was auto, the one that made the training data, if its record's name
+// finds it still. `key`: of the option that gave `source`, for messages. Throws as load_tokenizer() for the first two.
 ModelTokenizer find_tokenizer(const std::optional<std::string>& named, const DataConfig* configured, const WeightsSource& source,
                               std::string_view key);
 

@@ -174,7 +174,7 @@ void RankLoop::open_run_folder(std::int64_t largest) {
   make_run_folder(plan_.config.run.dir);
   const bool goes_on = goes_on_in_run_dir(plan_.config, checkpoints_.resume());
   const std::string aside = goes_on ? "" : set_earlier_run_aside(plan_.config);
-  const std::string& checkpoints = checkpoints_.set_aside();
+  const std::string checkpoints = checkpoints_.take_set_aside();
   if (!aside.empty())
     sink_.line(fmt::format("the files of an earlier run are in {} now{}{}; this run begins at step {}", aside,
                            checkpoints.empty() ? "" : "; ", checkpoints, updates() + 1));

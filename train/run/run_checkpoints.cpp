@@ -44,7 +44,10 @@ RunCheckpoints::RunCheckpoints(const RunInputs& inputs, RankTrainer& trainer, co
   if (has_base) leave_frozen(tensors_);
 }
 
-RunCheckpoints::~RunCheckpoints() { trainer_.set_update_hook({}); }
+RunCheckpoints::~RunCheckpoints() {
+  trainer_.set_update_hook({});
+  if (!set_aside_.empty()) logger_.warning("{}", set_aside_);
+}
 
 std::string RunCheckpoints::path_of(std::int64_t step) const { return directory_ + "/" + checkpoint_name(step); }
 

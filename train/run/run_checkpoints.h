@@ -52,8 +52,9 @@ class RunCheckpoints {
   bool saves() const { return !token_.empty(); }
   // Why checkpoint.dir takes no save, on rank 0, where the run trains all the same because nobody gave checkpoint.every; or "".
   const std::string& fault() const { return fault_; }
-  // Rank 0: which checkpoints of an earlier run were set aside, for a run that begins anew.
-  const std::string& set_aside() const { return set_aside_; }
+  // Rank 0: which checkpoints of an earlier run were set aside, for a run that begins anew and says it; where it ends before
+  // that, the destructor does.
+  std::string take_set_aside() { return std::exchange(set_aside_, ""); }
   bool saves_on_the_way() const { return saves() && plan_.config.checkpoint.every.on_the_way().ever(); }
   // staging_of() this rank; 0 where it has not taken them.
   std::int64_t staging_bytes() const { return staging_bytes_; }

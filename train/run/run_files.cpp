@@ -69,6 +69,7 @@ std::int64_t write_run_start(const std::string& folder, const RunPlan& plan, std
     if (std::ranges::find(nodes, host) == nodes.end()) nodes.push_back(host);
   std::vector<std::string> valid;
   for (const WeightedPath& file : plan.config.data.valid) valid.push_back(file.path);
+  if (valid.empty() && plan.config.data.split) valid.push_back("data.split = " + *plan.config.data.split);
   JsonValue from;
   if (!resumed_from.empty()) from = std::filesystem::absolute(resumed_from, ignored).string();
   starts.push_back(JsonValue::Object{{"time", 1e-3 * static_cast<double>(start)},
