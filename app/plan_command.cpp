@@ -222,8 +222,9 @@ void plan_search_command(const Arguments& arguments, const CommandContext& conte
   line.finish();
   const auto shown = static_cast<int>(found.best.size());
   if (rank > shown)
-    throw ConfigError(fmt::format("--rank = {}: only {} shown; give another, or a larger --best", rank,
-                                  counted(shown, "layout is", "layouts are")));
+    throw ConfigError(fmt::format(
+        "--rank = {}: only {} shown; give another, or {}", rank, counted(shown, "layout is", "layouts are"),
+        shown == best ? "a larger --best" : "choose among variations with --set, such as parallel.zero=zero1"));
   if (!html.empty()) write_page(html, page_of(found), app, arguments);
   context.out << (json ? to_json_text(to_json(found)) + '\n'
                        : on_screen(to_text(found, rank, context.table_columns()), context) + files_text({{html, "a browser"}}));

@@ -51,7 +51,7 @@ struct BenchReport {
   DType compute = DType::kF32;
   std::vector<MultiplyRate> instructions;  // of a CPU, with all threads
   double peak_flops = 0;                   // FLOP/s of the one that products in `compute` use; of a GPU matmul_flops
-  double disturbed_peak = 0;               // what it was measured as, where a product was faster than that; else 0
+  double disturbed_peak = 0;               // what it was measured as, where a product was clearly faster; else 0
   double matmul_flops = 0;                 // of a large product in `compute`
   double copy_bytes = 0;    // bytes/s, read and written
   double read_bytes = 0;    // of a CPU, read alone
@@ -68,7 +68,7 @@ struct BenchReport {
   // The least time this machine needs for it: its products at peak_flops or its bytes at copy_bytes, whichever takes longer.
   double floor_seconds(const Work& work) const;
   double fastest_product() const;  // FLOP/s of any product that was timed
-  void raise_peak();               // to that, where the peak was disturbed
+  void raise_peak();               // to that
   // The bytes that the optimizer must move in the step, and the least time that it needs: step_flops at peak_flops, and then those.
   double optimizer_bytes() const;
   double step_floor_seconds() const { return step_flops / peak_flops + optimizer_bytes() / copy_bytes; }

@@ -86,11 +86,13 @@ void fit_constants(std::span<const TrainedSteps> steps, const std::string& sourc
       seconds_of_each(sharing, &StepSum::collectives, &StepSum::roots);
 }
 
-std::string disturbance(std::span<const TrainedSteps> steps) {
+std::string disturbance(std::span<const TrainedSteps> steps, const CpuRates& rates) {
   double wall = 0, cpu = 0;
   for (const TrainedSteps& one : steps)
     if (one.plan.world_size() == 1) wall += one.wall, cpu += one.cpu;
-  if (wall <= kUndisturbedWall * cpu) return {};
+  if (wall <= kUndisturbedWall * cpu)
+    return rates.has_peaks() ? "" : "other programs had the cores whenever the peak was measured, so MFU is not known; calibrate "
+                                    "again when nothing else runs";
   return fmt::format(
       "other programs had the cores as well: steps took {:.0f} % longer than they computed, and waits of ranks and what "
       "several threads take are too long by that; calibrate again when nothing else runs",

@@ -33,7 +33,7 @@ void measure_memory(const CalibrateOptions& options, const std::string& source, 
 void fit_constants(std::span<const TrainedSteps> steps, const std::string& source, CpuRates& rates);
 
 // A remark for a machine on which other programs had the cores while `steps` were measured, by those of ranks that wait for
-// nobody; empty where none had.
-std::string disturbance(std::span<const TrainedSteps> steps);
+// nobody, or whenever the peak was, so that `rates` have none; empty where none had.
+std::string disturbance(std::span<const TrainedSteps> steps, const CpuRates& rates);
 
 }  // namespace trident

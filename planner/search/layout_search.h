@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@ struct TimedLayout {
   SearchLayout layout;
   double seconds = 0;
   bool tight = false;  // fits with less free than its memory may be off
+  std::int64_t needed_bytes = 0;  // of the device's
   auto rank() const { return std::pair(tight, seconds); }
 };
 

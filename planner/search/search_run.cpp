@@ -170,6 +170,9 @@ class Search {
   }
 
   std::int64_t usable(const SearchLayout& layout) const { return usable_bytes(request_.cluster.gpu, model_, layout); }
+  std::int64_t needed_bytes(const SearchLayout& layout) {
+    return costs_.worst_memory(layout).memory.total() + result_.device_bytes - usable(layout);
+  }
   bool is_tight(const SearchLayout& layout) {
     const auto tensors = static_cast<double>(costs_.worst_memory(layout).memory.total());
     return tensors + tensors_off(tensors) > static_cast<double>(usable(layout));
@@ -233,7 +236,7 @@ class Search {
       one_done();
       const CpuTimer timer(bound_seconds_);
       candidates[i] = {fitting[i], keeps_parameters(fitting[i]) ? kSameAsAnother : costs_.least_seconds(fitting[i]),
-                       is_tight(fitting[i])};
+                       is_tight(fitting[i]), needed_bytes(fitting[i])};
     });
     drop_same(candidates);
     result_.tight = static_cast<std::size_t>(std::ranges::count_if(candidates, &TimedLayout::tight));
@@ -307,7 +310,7 @@ class Search {
     const LayoutCosts::Worst worst = costs_.worst_memory(found.layout);
     found.fullest = worst.rank;
     found.memory = worst.memory;
-    found.needed_bytes = worst.memory.total() + result_.device_bytes - usable(found.layout);
+    found.needed_bytes = needed_bytes(found.layout);
     found.bytes_off = tensors_off(static_cast<double>(worst.memory.total()));
     if (found.trainable && request_.config.precision.compute != ComputeFormat::kFp32)
       found.band = error_band(hardware_.file, kind_of(found.layout));
@@ -409,7 +412,7 @@ class ProcessorSearch {
                                          bytes_text(result_.device_bytes));
       } else {
         choices.add(layouts[i], planned[i].seconds);
-        ranked.push_back({layouts[i], planned[i].seconds, planned[i].tight});
+        ranked.push_back({layouts[i], planned[i].seconds, planned[i].tight, planned[i].bytes});
         result_.tight += planned[i].tight ? 1 : 0;
       }
     }

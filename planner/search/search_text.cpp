@@ -58,12 +58,12 @@ std::string band_text(const FoundLayout& found) {
                     : "no band";
 }
 
-// "micro-batches of 2 +1.3 %, zero2 and recompute full +1.9 %": the nearest variation for each choice, or choices together, in
-// which one differs, and by how much it is slower.
-std::string variations_text(const FoundLayout& found) {
+// "zero2 and recompute full +1.9 % (42.1 GB)" and its layout: the nearest variation for each choice, or choices together, in which
+// one differs, by how much it is slower, and what memory it needs.
+std::vector<std::pair<std::string, SearchLayout>> nearest_variations(const FoundLayout& found) {
   constexpr std::size_t kMost = 5;
   std::vector<unsigned> told;  // choices, a bit each
-  std::string text;
+  std::vector<std::pair<std::string, SearchLayout>> nearest;
   for (const TimedLayout& variation : found.variations) {
     const SearchLayout &other = variation.layout, &layout = found.layout;
     std::string words;
@@ -82,9 +82,15 @@ std::string variations_text(const FoundLayout& found) {
     if (std::ranges::any_of(told, [&](unsigned before) { return (before & choices) == before; })) continue;
     if (told.size() == kMost) break;
     told.push_back(choices);
-    text += fmt::format("{}{} {:+.1f} %", text.empty() ? "    or with " : ", ", words,
-                        100 * (variation.seconds / found.seconds - 1));
+    nearest.emplace_back(fmt::format("{} {:+.1f} % ({})", words, 100 * (variation.seconds / found.seconds - 1),
+                                     bytes_text(variation.needed_bytes)), other);
   }
+  return nearest;
+}
+
+std::string variations_text(const FoundLayout& found) {
+  std::string text;
+  for (const auto& [words, layout] : nearest_variations(found)) text += (text.empty() ? "    or with " : ", ") + words;
   return text.empty() ? "" : text + '\n';
 }
 
@@ -153,6 +159,11 @@ std::vector<std::string> caveats(const SearchResult& result) {
 
 JsonValue sync_of(const SearchLayout& layout) { return layout.reduces_once ? JsonValue("step") : JsonValue(); }
 
+JsonValue settings_json(const SearchLayout& layout) {
+  const std::vector<std::string> settings = layout_settings(layout);
+  return JsonValue::Array(settings.begin(), settings.end());
+}
+
 JsonValue json_of(const FoundLayout& found) {
   const SearchLayout& layout = found.layout;
   JsonValue::Array variations;
@@ -165,6 +176,8 @@ JsonValue json_of(const FoundLayout& found) {
                                            {"zero", to_string(other.layout.zero)},
                                            {"grad_sync", sync_of(other.layout)},
                                            {"recompute", to_string(other.layout.recompute)},
+                                           {"needed_bytes", other.needed_bytes},
+                                           {"settings", settings_json(other.layout)},
                                            {"closed_form_s", other.seconds}});
   return JsonValue::Object{{"layout", to_string(layout)},
                            {"data", layout.data},
@@ -194,6 +207,7 @@ JsonValue json_of(const FoundLayout& found) {
                            {"memory_of_pipeline_rank", found.fullest},
                            {"needed_bytes", found.needed_bytes},
                            {"tight", found.tight},
+                           {"settings", found.trainable ? settings_json(layout) : JsonValue()},
                            {"next_limit", found.next_limit},
                            {"variations", std::move(variations)}};
 }
@@ -295,6 +309,9 @@ Table flags_table(const std::vector<FoundLayout>& layouts) {
   Table table{"What trains them", {{"#"}, {"trident train --config FILE ...", true}}};
   for (std::size_t i = 0; i < layouts.size(); ++i)
     table.rows.push_back({fmt::format("{}", i + 1), settings_text(layouts[i])});
+  for (std::size_t i = 0; i < layouts.size(); ++i)
+    for (const auto& [words, layout] : nearest_variations(layouts[i]))
+      table.rows.push_back({fmt::format("{} with {}", i + 1, words), settings_text(layout_settings(layout))});
   return table;
 }
 

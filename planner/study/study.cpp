@@ -64,7 +64,7 @@ void price(const PlanHardware& hardware, const PointConfig& point, StudyRow& row
   }
   row.bytes_sent = plan.bytes_sent;
   count_collectives(plan.plan, row);
-  if (hardware.peak_flops > 0) row.mfu = plan.mfu;
+  row.mfu = plan.mfu;
   if (hardware.on_gpus()) row.optimizer_bytes = plan.most().of(MemoryPartKind::kOptimizer);
   row.memory_bytes = plan.needed_bytes();
   row.memory_there = static_cast<std::int64_t>(hardware.device_bytes);

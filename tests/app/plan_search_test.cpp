@@ -216,8 +216,14 @@ TEST(PlanSearch, ProcessorsAreSearchedOverTheirRanks) {
   std::size_t all = 0;
   for (const JsonValue& layout : best) all += 1 + layout.find("variations")->items().size();
   EXPECT_EQ(static_cast<std::int64_t>(all), found.find("fitting")->as_integer());
+  const JsonValue& variation = best.front().find("variations")->items().front();
   for (const char* const key : {"zero", "recompute", "schedule", "sequence_parallel", "micro", "virtual_stages", "grad_sync"})
-    EXPECT_NE(best.front().find("variations")->items().front().find(key), nullptr) << key;
+    EXPECT_NE(variation.find(key), nullptr) << key;
+  std::vector<std::string> set{"plan", "--config", words[3], "--cluster", "cpu", "--json"};
+  for (const JsonValue& setting : variation.find("settings")->items()) set.insert(set.end(), {"--set", setting.as_string()});
+  const JsonValue varied = parse_json(succeeded(run_program(set)).out, "a test", {.max_bytes = 1 << 24, .max_depth = 16});
+  EXPECT_EQ(varied.find("cluster")->find("step")->find("seconds")->as_number(), variation.find("closed_form_s")->as_number());
+  EXPECT_NEAR(varied.find("cluster")->find("resident_bytes")->as_number(), variation.find("needed_bytes")->as_number(), 1);
   EXPECT_EQ(found.find("gpus"), nullptr);
   EXPECT_EQ(to_json_text(*found.find("ranks")), "[1,2]");
   const JsonValue planned =
@@ -423,7 +429,9 @@ TEST(PlanSearch, AResultSaysHowToTrainIt) {
   expect_parts(trained.out, {" = 2 ranks, ", "result: step 1/1"});
   std::vector<std::string> third = words;
   third.back() = "3";
-  expect_refused(third, "--rank = 3: only 2 layouts are shown");
+  expect_refused(third, "--rank = 3: only 2 layouts are shown; give another, or a larger --best");
+  third[9] = "20", third.back() = "20";
+  expect_refused(third, "layouts are shown; give another, or choose among variations with --set, such as parallel.zero=zero1");
 }
 
 }  // namespace

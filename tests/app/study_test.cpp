@@ -296,6 +296,7 @@ TEST(Study, ClustersMayBeOfProcessors) {
   const ProgramOutcome plan = succeeded(run_program(planned));
   const JsonValue step = *parsed(plan.out).find("cluster")->find("step");
   EXPECT_EQ(number(rows.items().at(0), "step_s"), number(step, "seconds"));
+  EXPECT_EQ(number(rows.items().at(0), "mfu"), number(*parsed(plan.out).find("cluster")->find("mfu"), "value"));
   EXPECT_GT(number(rows.items().at(1), "step_s"), 0);
   // No word of GPUs, in no form.
   const TemporaryFolder folder;

@@ -112,6 +112,7 @@ TEST(ProcessorPlan, AForeignMachineHasItsOwnCoresAndUnknownMemory) {
   const Settings four{"parallel=4DP", "parallel.sequence_parallel=false", "batch.global=16", "run.threads_per_rank=auto"};
   const ClusterForecast plan = plan_on(hardware, demo(four), 0);
   EXPECT_EQ(plan.plan.threads_per_rank, 12);
+  EXPECT_DOUBLE_EQ(plan.peak_flops, 48 * rates.peak(plan.plan.multiplied)) << "of every thread";
   EXPECT_TRUE(plan.fits);
   const std::string text = verdict_text(report_on(hardware, demo({"run.threads_per_rank=1"}), 0, 0));
   expect_parts(text, {"; how much that machine has is not known\n", "(no band)"});

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <vector>
 
@@ -81,7 +82,7 @@ TEST(LayoutSearch, FindsWhatTryingAllFinds) {
       EXPECT_GE(variation.seconds, result.best[i].seconds) << to_string(variation.layout);
     }
     for (std::size_t j = 0; j < i; ++j)
-      EXPECT_FALSE(are_variations(result.best[i].layout, result.best[j].layout)) << i << ", " << j;
+      EXPECT_FALSE(result.best[i].tight == result.best[j].tight && are_variations(result.best[i].layout, result.best[j].layout));
     EXPECT_LE(result.best[i].memory.total(), usable_bytes(request.cluster.gpu, model, result.best[i].layout));
   }
   const auto count = [&](Rejection r) { return result.rejections[static_cast<std::size_t>(r)]; };
@@ -100,18 +101,33 @@ TEST(LayoutSearch, PrunesOnlyWhatCannotBeAmongTheBest) {
     state = state * 6364136223846793005u + 1442695040888963407u;
     seconds.push_back(1 + static_cast<double>(state >> 40) / static_cast<double>(1 << 24));
     SearchLayout layout;
-    layout.data = i;
-    candidates.push_back({layout, seconds.back() * (i % 3 == 0 ? 1.0 : 0.7)});
+    layout.data = i / 3, layout.micro = i % 3;  // three variations of each set
+    candidates.push_back({layout, seconds.back() * (i % 2 == 0 ? 1.0 : 0.7)});
   }
-  const auto time = [&](const SearchLayout& layout) { return seconds[static_cast<std::size_t>(layout.data)]; };
-  std::vector<double> sorted = seconds;
+  const auto time = [&](const SearchLayout& layout) { return seconds[static_cast<std::size_t>(3 * layout.data + layout.micro)]; };
+  std::vector<double> sorted;  // the fastest of each set
+  for (std::size_t i = 0; i < seconds.size(); i += 3) sorted.push_back(std::min({seconds[i], seconds[i + 1], seconds[i + 2]}));
   std::sort(sorted.begin(), sorted.end());
   for (const int threads : {1, 3}) {
     const std::vector<TimedLayout> ranked = fastest_layouts(candidates, 100, 0, threads, time);
-    ASSERT_GE(ranked.size(), 100u);
-    for (std::size_t i = 0; i < 100; ++i) EXPECT_EQ(ranked[i].seconds, sorted[i]);
+    std::map<int, double> firsts;
+    std::vector<double> found;
+    for (const TimedLayout& it : ranked)
+      if (firsts.try_emplace(it.layout.data, it.seconds).second) found.push_back(it.seconds);
+    ASSERT_GE(found.size(), 100u);
+    for (std::size_t i = 0; i < 100; ++i) EXPECT_EQ(found[i], sorted[i]);
     EXPECT_LT(ranked.size(), candidates.size());
+    for (const TimedLayout& it : candidates) {
+      const double first = firsts.contains(it.layout.data) ? firsts.at(it.layout.data) : 0;
+      if (time(it.layout) > std::min(1.1 * first, sorted[99])) continue;
+      EXPECT_EQ(std::ranges::count(ranked, it.layout, &TimedLayout::layout), 1) << "as near as variations are told";
+    }
   }
+  std::vector<TimedLayout> one_set;
+  for (SearchLayout layout; layout.micro <= 300; ++layout.micro) one_set.push_back({layout, static_cast<double>(layout.micro)});
+  for (TimedLayout& it : one_set) it.seconds += 999;
+  const auto bound = [](const SearchLayout& layout) { return 999 + static_cast<double>(layout.micro); };
+  EXPECT_EQ(fastest_layouts(one_set, 2, 0, 1, bound).size(), 101u) << "up to a tenth slower than the fastest";
 }
 
 // A layout that fits with less free than its memory may be off is behind slower ones, is marked, and is there where no other is.
@@ -210,6 +226,9 @@ TEST(LayoutSearch, PlanOfOneConfigurationSaysTheSame) {
         << to_string(found.layout);
     EXPECT_NEAR(found.mfu, plan.mfu, 1e-9) << to_string(found.layout);
     EXPECT_TRUE(plan.fits);
+    if (found.variations.empty()) continue;
+    const TimedLayout& other = found.variations.back();
+    EXPECT_EQ(other.needed_bytes, plan_on(hardware_of(request.cluster), with_layout(config, other.layout), 32).needed_bytes());
   }
 }
 
