@@ -153,7 +153,7 @@ TEST(JsonReader, DepthAndSizeAreLimited) {
   expect_error(std::string(100000, '['), "f.json:1:65", "deeper than 64");
   JsonRules small;
   small.max_bytes = 10;
-  expect_parts(refusal("[1, 2, 3, 4, 5]", small), {"limit is 10"});
+  expect_parts(refusal("[1, 2, 3, 4, 5]", small), {"the limit of such a JSON file is 10; "});
 }
 
 TEST(JsonReader, ValuesAreCountedWhileTheyAreRead) {
