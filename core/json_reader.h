@@ -45,11 +45,9 @@ class JsonValue {
   JsonValue(Object members);
   // Null where there is nothing; a list of the values.
   template <class T>
-  JsonValue(const std::optional<T>& value) {
-    if (value) *this = JsonValue(*value);
-  }
+  JsonValue(const std::optional<T>& value);
   template <class T>
-  JsonValue(const std::vector<T>& values) : value_(Array(values.begin(), values.end())) {}
+  JsonValue(const std::vector<T>& values);
 
   // kInteger: written without fraction and exponent, and within int64; every other number is kNumber.
   Kind kind() const { return large_integer() != nullptr ? Kind::kNumber : static_cast<Kind>(value_.index()); }
@@ -112,6 +110,12 @@ inline JsonValue::JsonValue(bool value) : value_(value) {}
 inline JsonValue::JsonValue(std::int64_t value) : value_(value) {}
 inline JsonValue::JsonValue(int value) : value_(std::int64_t{value}) {}
 inline JsonValue::JsonValue(double value) : value_(value) {}
+template <class T>
+JsonValue::JsonValue(const std::optional<T>& value) {
+  if (value) *this = JsonValue(*value);
+}
+template <class T>
+JsonValue::JsonValue(const std::vector<T>& values) : value_(Array(values.begin(), values.end())) {}
 inline JsonValue::JsonValue(LargeInteger value) : value_(std::move(value)) {}
 inline JsonValue::JsonValue(std::string value) : value_(std::move(value)) {}
 inline JsonValue::JsonValue(std::string_view value) : value_(std::string(value)) {}
