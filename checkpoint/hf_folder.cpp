@@ -4,6 +4,7 @@
 #include <optional>
 #include <unordered_set>
 
+#include "checkpoint/checkpoint_folder.h"
 #include "checkpoint/format/safetensors.h"
 #include "core/fnv1a.h"
 #include "core/printable.h"
