@@ -470,7 +470,8 @@ TEST_F(TokenizerJson, TokensThatOtherFilesNameAreAdded) {
   using Ids = std::vector<std::int32_t>;
   EXPECT_EQ(encoded(R"({"unk_token": "<u>", "image_token": "<i>", "pad_token": "", "eos_token": "</s>", "bos_token": null,
                         "extra_special_tokens": ["<x>", "abc"]})", "<u></s><i><x>abc"), (Ids{260, 259, 261, 262, 257}));
-  EXPECT_EQ(encoded(R"({"extra_special_tokens": {"boi_token": "<b>"}, "additional_special_tokens": ["<n>"]})", "<b>"), Ids{259});
+  EXPECT_EQ(encoded(R"({"extra_special_tokens": {"boi_token": "<b>"}, "additional_special_tokens": ["<n>"]})", "<b><n>"),
+            (Ids{259, 260}));
   EXPECT_EQ(encoded(R"({"eos_token": {"content": "<e>", "lstrip": true, "rstrip": true}})", "ab <e> ab"), (Ids{256, 259, 256}));
   EXPECT_EQ(encoded(R"({"added_tokens_decoder": {"260": {"content": "<q>"}, "259": {"content": "<p>"},
                         "258": {"content": "<|endoftext|>", "rstrip": true, "special": true}}})", "<|endoftext|>  <q><p>"),
