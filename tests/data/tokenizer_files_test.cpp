@@ -233,7 +233,7 @@ TEST_F(TokenizerJson, UnknownPartsAreRefusedByTheirPaths) {
   const nlohmann::json split = {{"type", "Split"}, {"pattern", {{"Regex", "a"}}}, {"behavior", "Isolated"}, {"invert", false}};
   const auto with = [](nlohmann::json json, const char* key, const nlohmann::json& value) { return json[key] = value, json; };
   refuse("/pre_tokenizer", splits(with(split, "behavior", "Sideways")),
-         {": pre_tokenizer.pretokenizers[1].behavior is \"Sideways\"", "MergedWithNext"});
+         {"json:1:", ": pre_tokenizer.pretokenizers[1].behavior is \"Sideways\"", "MergedWithNext"});
   refuse("/pre_tokenizer", splits(with(split, "type", "Metaspace")),
          {"pre_tokenizer.pretokenizers[1].type is \"Metaspace\"", "WhitespaceSplit"});
   refuse("/pre_tokenizer", splits(with(split, "depth", 7)),
