@@ -364,6 +364,18 @@ TEST(Conversations, PartsReachTheTemplate) {
                  "{{ p.text }}{% endfor %}{% endif %}.{% endfor %}"), "ab.c.");
 }
 
+TEST(Conversations, ArgumentsOfCallsAreTextsWhereATemplateRefusesObjects) {
+  constexpr std::string_view kRow = R"([{"role": "assistant", "tool_calls": [{"function": {"arguments": "{\"k\":  1}"}}]}])";
+  const auto text = [&](std::string_view use) {
+    const std::string source = fmt::format("{{% set a = messages[0].tool_calls[0].function.arguments %}}{{{{ {} }}}}", use);
+    const Conversation conversation = read_conversation(json(kRow), "f");
+    return render_counted(ChatTemplate::parse(source, "t"), conversation, LossKind::kAll, {}, "f").rendered.text;
+  };
+  EXPECT_EQ(text("a|tojson"), R"({"k": 1})");
+  EXPECT_EQ(text("'```' + a"), R"(```{"k":  1})");  // as DeepSeek's templates do
+  EXPECT_TRUE(contains(error_of<DataError>([&] { text("1 + a"); }), "+ of int and dict"));
+}
+
 constexpr std::string_view kTurns = R"([{"role": "user", "content": "u"}, {"role": "assistant", "content": "a1"},
                                         {"role": "user", "content": "v"}, {"role": "assistant", "content": "a2"}])";
 
