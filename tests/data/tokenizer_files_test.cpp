@@ -225,6 +225,28 @@ TEST_F(TokenizerJson, Gpt2StyleIsRead) {
   EXPECT_EQ(load_tokenizer(folder_.path())->fingerprint(), fingerprint);  // the two files alone
 }
 
+TEST_F(TokenizerJson, ControlTokensAreWholePiecesOnlyWhereControlTextsCount) {
+  using Ids = std::vector<std::int32_t>;
+  nlohmann::json json = gpt2_style_json();
+  json["added_tokens"].push_back({{"id", 257}, {"content", "abc"}, {"normalized", false}, {"special", true}});
+  json["normalizer"] = {{"type", "Lowercase"}};
+  json["model"]["ignore_merges"] = true;
+  json["model"]["merges"] = nlohmann::json::array();
+  const Ids letters = load(json)->encode("A B C");
+  for (const nlohmann::json& splitter : {json["pre_tokenizer"], nlohmann::json{{"type", "WhitespaceSplit"}}}) {
+    json["pre_tokenizer"] = splitter;
+    const std::unique_ptr<Tokenizer> tokenizer = load(json);
+    const std::unique_ptr<Encoder> encoder = tokenizer->new_encoder();
+    for (int i = 0; i < 2; ++i) {  // one encoder, whose pieces are kept
+      Ids parsed, plain;
+      encoder->encode("ABC", &parsed);
+      encoder->encode("ABC", &plain, {.specials = Specials::kPlain});
+      EXPECT_EQ(parsed, Ids{257});
+      EXPECT_EQ(plain, (Ids{letters.front(), letters.front() + 1, letters.front() + 2}));
+    }
+  }
+}
+
 TEST_F(TokenizerJson, UnknownPartsAreRefusedByTheirPaths) {
   const nlohmann::json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
   const auto splits = [&](const nlohmann::json& part) {
