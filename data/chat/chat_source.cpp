@@ -176,7 +176,9 @@ Conversation read_messages_file(const std::string& path) {
 RenderedChat render_conversation(const ChatSource& source, const Conversation& conversation, GenerationPrompt prompt,
                                  std::string_view where) {
   try {
-    return source.for_tools(conversation.tools).render(conversation.messages, conversation.tools, prompt, source.variables);
+    const ChatTemplate& chat = source.for_tools(conversation.tools);
+    const bool as_written = takes_texts_alone(chat, conversation, source.variables);
+    return chat.render(as_written ? conversation.written : conversation.messages, conversation.tools, prompt, source.variables);
   } catch (DataError& error) {
     error.add_context(fmt::format(" [{}]", where));
     throw;

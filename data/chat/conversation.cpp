@@ -24,10 +24,12 @@ const JsonValue& text_of(const JsonValue& object, std::string_view key, const st
 }
 
 // OpenAI writes the arguments of a call as the text of an object, which templates would quote once more: it becomes that object.
-void read_arguments(JsonValue& message, const std::string& name, std::string_view source) {
+// Returns whether there was one.
+bool read_arguments(JsonValue& message, const std::string& name, std::string_view source) {
   const JsonValue* const found = message.find("tool_calls");
-  if (found == nullptr || !found->is_array()) return;
+  if (found == nullptr || !found->is_array()) return false;
   JsonValue::Array calls = found->items();
+  bool has_read = false;
   for (std::size_t i = 0; i < calls.size(); ++i) {
     JsonValue* const function = calls[i].find("function");
     JsonValue* const text = function == nullptr ? nullptr : function->find("arguments");
@@ -38,8 +40,10 @@ void read_arguments(JsonValue& message, const std::string& name, std::string_vie
                                                  : parse_json(text->as_string(), fmt::format("{}: {}", source, path), rules);
     if (!object.is_object()) refuse_value(*text, source, path + " is not the text of a JSON object");
     *text = std::move(object);
+    has_read = true;
   }
   message.set("tool_calls", std::move(calls));
+  return has_read;
 }
 
 // Templates decide what a message is that has other keys and no content. A key that is nearly that word is a mistake.
@@ -92,7 +96,6 @@ JsonValue checked_messages(const JsonValue& list, const std::string& path, std::
     if (content != nullptr && content->is_null() && message.find("tool_calls") == nullptr)
       throw DataError(fmt::format("{}:{}:{}: {}.content is null; write a text, or \"\" for none", source, content->line(),
                                   content->column(), name));
-    read_arguments(message, name, source);
     if (marks == Marks::kChecked) refuse_marks(message, name, message.find("role")->as_string(), source);
   }
   return messages;
@@ -136,13 +139,7 @@ JsonValue tools_of(const JsonValue& row, std::string_view source) {
   return tools;
 }
 
-}  // namespace
-
-JsonValue chat_message(std::string_view role, std::string_view content) {
-  return JsonValue::Object{{"role", role}, {"content", content}};
-}
-
-Conversation read_conversation(const JsonValue& row, std::string_view source, Marks marks) {
+Conversation written_conversation(const JsonValue& row, std::string_view source, Marks marks) {
   Conversation out;
   if (row.is_array()) return out.messages = checked_messages(row, "messages", source, marks), out;
   if (!row.is_object())
@@ -169,8 +166,6 @@ Conversation read_conversation(const JsonValue& row, std::string_view source, Ma
   }
   return out;
 }
-
-namespace {
 
 constexpr std::size_t kMaxSteps = 100'000'000;  // of all renderings of one conversation, some seconds
 
@@ -254,9 +249,42 @@ class Counter {
 
 }  // namespace
 
+JsonValue chat_message(std::string_view role, std::string_view content) {
+  return JsonValue::Object{{"role", role}, {"content", content}};
+}
+
+Conversation read_conversation(const JsonValue& row, std::string_view source, Marks marks) {
+  Conversation out = written_conversation(row, source, marks);
+  if (out.messages.is_null()) return out;
+  const bool has_prompt = out.has_completion;
+  JsonValue::Array messages = out.messages.items();
+  bool has_read = false;
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    const bool is_answer = has_prompt && i >= out.num_prompt;
+    const std::string_view list = !has_prompt ? "messages" : is_answer ? "completion" : "prompt";
+    has_read = read_arguments(messages[i], fmt::format("{}[{}]", list, is_answer ? i - out.num_prompt : i), source) || has_read;
+  }
+  if (has_read) out.written = std::exchange(out.messages, JsonValue(std::move(messages)));
+  return out;
+}
+
+bool takes_texts_alone(const ChatTemplate& chat, const Conversation& conversation, const ChatVariables& variables) {
+  const auto renders = [&](const JsonValue& messages) {
+    try {
+      return chat.render(messages, conversation.tools, GenerationPrompt::kNone, variables), true;
+    } catch (const DataError&) {
+      return false;
+    }
+  };
+  return !conversation.written.is_null() && !renders(conversation.messages) && renders(conversation.written);
+}
+
 CountedChat render_counted(const ChatTemplate& chat, const Conversation& conversation, LossKind kind,
                            const ChatVariables& variables, std::string_view where) {
-  return Counter(chat, conversation, variables, where).count(kind);
+  if (!takes_texts_alone(chat, conversation, variables)) return Counter(chat, conversation, variables, where).count(kind);
+  Conversation written = conversation;
+  written.messages = conversation.written;
+  return Counter(chat, written, variables, where).count(kind);
 }
 
 }  // namespace trident

@@ -20,6 +20,7 @@ struct Conversation {
   std::size_t num_prompt = 0;    // of the messages, how many are the prompt
   bool has_completion = false;   // prompt and completion, of messages or of plain text
   std::string prompt, completion;  // plain text
+  JsonValue written = {};  // the messages with arguments of calls as the texts that they were; null: none were
 };
 
 // A message as OpenAI writes it.
@@ -32,6 +33,9 @@ enum class Marks { kChecked, kPassedOver };
 // own "system"), or with "prompt" and "completion" (both text, or both messages); "tools" may stand beside them, as a list or as
 // its JSON. Other keys are passed over. `source` names the file. Throws DataError "SOURCE:LINE:COLUMN: messages[2].role is ...".
 Conversation read_conversation(const JsonValue& row, std::string_view source, Marks marks = Marks::kChecked);
+
+// Whether the template renders the messages only as they are `written`.
+bool takes_texts_alone(const ChatTemplate& chat, const Conversation& conversation, const ChatVariables& variables);
 
 // assistant: what the template writes behind an assistant's header, of every assistant message; last: of the last one alone;
 // completion: what follows the prompt; all: everything.

@@ -198,6 +198,12 @@ Value sum(Interpreter& in, const Value& value, const Given& given) {
   return total;
 }
 
+Value format(Interpreter& in, const Value& value, const Arguments& all) {
+  if (!all.positional.empty() && !all.keywords.empty()) throw Refusal("format with values and names");
+  const Value given = all.keywords.empty() ? list_of(all.positional, Sequence::kTuple) : all.as_dict("format", in.budget());
+  return percent_formatted(charged(in, value), given, in.budget());
+}
+
 Value first(Interpreter& in, const Value& value, const Given&) {
   std::vector<Value> items = in.items(value);
   return items.empty() ? undefined("there is no first item") : std::move(items.front());
@@ -373,6 +379,7 @@ constexpr NamedFilter kFilters[] = {
     {"dictsort", dict_sort, {"case_sensitive", "by", "reverse"}},
     {"first", first},
     {"float", to_float, {"default"}},
+    {.name = "format", .apply_to_all = format},
     {"groupby", group_by, {"attribute", "default", "case_sensitive"}, 1},
     {"indent", indent, {"width", "first", "blank"}},
     {"int", to_int, {"default", "base"}},

@@ -58,6 +58,19 @@ Text formatted(Interpreter& in, const Text& text, const Arguments& all) {
   return out;
 }
 
+// Python knows the classes of all characters; this part of Jinja ASCII's, and all white space.
+bool is_of_class(const Text& text, const std::string& name) {
+  if (name == "isspace") return text.size() > 0 && leading_space(text.bytes) == text.size();
+  if (std::ranges::any_of(text.bytes, [](char c) { return static_cast<unsigned char>(c) >= 0x80; }))
+    throw Refusal(fmt::format("{}() of a text that is not ASCII", name));
+  if (name == "isupper" || name == "islower")
+    return lower(text).bytes != upper(text).bytes && text.bytes == (name == "isupper" ? upper(text) : lower(text)).bytes;
+  const bool digits = name != "isalpha", letters = name == "isalpha" || name == "isalnum";
+  return text.size() > 0 && std::ranges::all_of(text.bytes, [&](char c) {
+    return (digits && c >= '0' && c <= '9') || (letters && ((c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')));
+  });
+}
+
 Value text_method(Interpreter& in, const Text& text, const std::string& name, const Arguments& all) {
   if (text.marked_safe) throw Refusal(fmt::format("{}() of a text of |safe", name));
   in.budget()->take(text.size() >> 6);
@@ -106,10 +119,16 @@ Value text_method(Interpreter& in, const Text& text, const std::string& name, co
     return text.part(0, text.size() - (text.bytes.ends_with(what.bytes) ? what.size() : 0));
   }
   if (name == "count") return split(text, &text_of(*all.bind(name, {""}, 1)[0], name), -1, in.budget()).size() - 1;
-  if (name == "find") {
-    const std::size_t at = find_text(text.bytes, text_of(*all.bind(name, {""}, 1)[0], name).bytes);
-    return at == std::string_view::npos ? Value(std::int64_t{-1}) : Value(count_code_points(text.bytes.substr(0, at)));
+  if (name == "find" || name == "index" || name == "rfind" || name == "rindex") {
+    const std::string& what = text_of(*all.bind(name, {""}, 1)[0], name).bytes;
+    if (name[0] == 'r') in.budget()->take(text.size() * what.size() >> 8);
+    const std::size_t at = name[0] == 'r' ? text.bytes.rfind(what) : find_text(text.bytes, what);
+    if (at != std::string_view::npos) return count_code_points(text.bytes.substr(0, at));
+    if (name.ends_with("index")) throw Refusal(fmt::format("{}() of what is not in the text", name));
+    return std::int64_t{-1};
   }
+  if (has_word("isalnum isalpha isdecimal isdigit islower isnumeric isspace isupper", name))
+    return all.bind(name, {}), is_of_class(text, name);
   if (name == "splitlines") return all.bind(name, {}), texts(split_lines(text, in.budget()));
   if (name == "upper") return all.bind(name, {}), upper(text);
   if (name == "lower") return all.bind(name, {}), lower(text);
@@ -183,6 +202,15 @@ Value call_method(Interpreter& in, const Method& method, const Arguments& all) {
   const Value& receiver = method.receiver;
   if (receiver.is_text()) return text_method(in, receiver.text(), method.name, all);
   if (receiver.is_dict()) return dict_method(in, receiver.dict(), method.name, all);
+  if (receiver.is_list() && (method.name == "index" || method.name == "count")) {
+    const Value& what = *all.bind(method.name, {""}, 1)[0];
+    const std::vector<Value> items = in.items(receiver);
+    const auto is_it = [&](const Value& item) { return is_equal(item, what, in.budget()); };
+    if (method.name == "count") return static_cast<std::int64_t>(std::ranges::count_if(items, is_it));
+    const auto place = std::ranges::find_if(items, is_it);
+    if (place == items.end()) throw Refusal("index() of what is not in the list");
+    return static_cast<std::int64_t>(place - items.begin());
+  }
   if (receiver.is(Value::Kind::kLoop) && !all.positional.empty() && all.keywords.empty())
     return all.positional[static_cast<std::size_t>(receiver.loop().index0) % all.positional.size()];
   throw Refusal(fmt::format("the method {}() of a {}", method.name, type_name(receiver)));

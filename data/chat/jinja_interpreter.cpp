@@ -121,6 +121,16 @@ Interpreter::Flow Interpreter::run(const Node& node, Text* out) {
     case NodeKind::kFor: return run_loop(node, eval(*node.kids[1]), 0, out);
     case NodeKind::kIf: return run(is_true(eval(*node.kids[0])) ? node.body : node.otherwise, out);
     case NodeKind::kSet: assign(*node.kids[0], eval(*node.kids[1])); return Flow::kOn;
+    case NodeKind::kWith: {
+      std::vector<Value> values;
+      for (std::size_t i = 1; i < node.kids.size(); i += 2) values.push_back(eval(*node.kids[i]));
+      const std::shared_ptr<Frame> outer = frame_;
+      frame_ = std::make_shared<Frame>(outer);
+      for (std::size_t i = 0; i < values.size(); ++i) assign(*node.kids[2 * i], values[i]);
+      const Flow flow = run(node.body, out);
+      frame_ = outer;
+      return flow;
+    }
     case NodeKind::kSetBlock:
     case NodeKind::kFilterBlock: {
       Text text;

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <charconv>
+#include <optional>
 
 #include "core/json_reader.h"
 #include "core/utf8.h"
@@ -39,7 +40,9 @@ class Lexer {
       if (!is_tag) break;
       const Position begin = place(tag);
       at_ = tag + (sign == '\0' ? 2 : 3);
+      const std::optional<WordTag> raw = kind == '%' ? word_tag(at_, "raw", "-") : std::nullopt;
       if (kind == '#') skip_comment(begin);
+      else if (raw) raw_data(begin, *raw);
       else tag_tokens(begin, kind == '%');
     }
     tokens_.push_back({Token::Type::kEnd, place(view_.size()), ""});
@@ -85,6 +88,35 @@ class Lexer {
     const char sign = end > at_ && (view_[end - 1] == '-' || view_[end - 1] == '+') ? view_[end - 1] : '\0';
     at_ = end + 2;
     end_tag(sign, true);
+  }
+
+  struct WordTag {
+    std::size_t end;
+    char sign;  // before its end
+  };
+  // A tag that has this word alone, whose inside begins at `at`.
+  std::optional<WordTag> word_tag(std::size_t at, std::string_view word, std::string_view signs) const {
+    at += leading_space(view_.substr(at));
+    if (!view_.substr(at).starts_with(word)) return std::nullopt;
+    at += word.size();
+    at += leading_space(view_.substr(at));
+    const bool is_signed = at < view_.size() && signs.find(view_[at]) != std::string_view::npos;
+    const char sign = is_signed ? view_[at++] : '\0';
+    return view_.substr(at).starts_with("%}") ? std::optional(WordTag{at + 2, sign}) : std::nullopt;
+  }
+  // Up to {% endraw %} all is data. Behind {% raw %} no line end is taken away.
+  void raw_data(Position begin, const WordTag& raw) {
+    at_ = raw.end;
+    end_tag(raw.sign, false);
+    for (std::size_t tag = at_; (tag = view_.find("{%", tag)) != std::string_view::npos; ++tag) {
+      const char sign = tag + 2 < view_.size() && (view_[tag + 2] == '-' || view_[tag + 2] == '+') ? view_[tag + 2] : '\0';
+      const std::optional<WordTag> end = word_tag(tag + (sign == '\0' ? 2 : 3), "endraw", "-+");
+      if (!end) continue;
+      add_data(view_.substr(at_, tag - at_), true, '%', sign);
+      at_ = end->end;
+      return end_tag(end->sign, true);
+    }
+    throw SyntaxRefusal(begin, "{% raw %} without {% endraw %}");
   }
 
   void tag_tokens(Position begin, bool is_block) {

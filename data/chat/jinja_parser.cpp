@@ -16,7 +16,7 @@ namespace {
 
 constexpr int kMaxHeight = 400;         // of trees: chains of + grow it
 constexpr std::size_t kMaxNames = 255;  // of parameters, and of arguments that have names
-constexpr std::string_view kStatements = "set, for, if, macro, call, filter, generation, break and continue are known";
+constexpr std::string_view kStatements = "set, with, for, if, macro, call, filter, raw, generation, break and continue are known";
 
 class Parser : private TokenReader {
  public:
@@ -101,6 +101,7 @@ class Parser : private TokenReader {
     if (word == "macro") return macro_statement(at);
     if (word == "call") return call_statement(at);
     if (word == "filter") return filter_statement(at);
+    if (word == "with") return with_statement(at);
     if (word == "generation") {
       program_->has_generation = true;
       NodePtr out = node(NodeKind::kGeneration, at);
@@ -120,6 +121,19 @@ class Parser : private TokenReader {
     NodePtr out = node(NodeKind::kSetBlock, at, std::move(to));
     while (take("|")) add(out, filter(nullptr));
     out->body = block({"endset"});
+    ++next_;
+    return out;
+  }
+
+  NodePtr with_statement(Position at) {
+    NodePtr out = node(NodeKind::kWith, at);
+    while (token().type != Token::Type::kBlockEnd) {
+      if (!out->kids.empty()) expect(",");
+      add(out, target(false));
+      expect("=");
+      add(out, expression());
+    }
+    out->body = block({"endwith"});
     ++next_;
     return out;
   }

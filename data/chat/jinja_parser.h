@@ -44,6 +44,7 @@ enum class NodeKind : std::uint8_t {
   kFor,               // target, iterable, condition or nullptr; `body`, `otherwise`; a `name` where it is recursive
   kIf,                // condition; `body`, `otherwise`
   kSet,               // target, value; targets are kName, kAttribute of a name, kTuple
+  kWith,              // target, value, target, value, ...; `body`
   kSetBlock,          // target, then filters from the inside to the outside; `body`
   kMacro,             // defaults of the last parameters; `words` and `symbols`: parameters, then `caller`; `body`
   kCallBlock,         // a call, the macro that it gets as `caller`

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
+#include <limits>
 #include <span>
 #include <utility>
 
@@ -257,6 +259,87 @@ Text title(const Text& text) {
     out.append(in_case(text, at, at + 1, in_word ? Case::kLower : Case::kUpper));
     in_word = (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
   }
+  return out;
+}
+
+namespace {
+
+constexpr std::size_t kMaxWidth = 4096;
+
+// `spec`: flags, width and precision.
+std::string number_in_format(const std::string& spec, char letter, const Value& value) {
+  const bool is_real = std::string_view("eEfFgG").find(letter) != std::string_view::npos;
+  if (!is_real && (std::string_view("diu").find(letter) == std::string_view::npos || spec.find('.') != std::string::npos))
+    throw Refusal(fmt::format("%{}{}", spec.substr(0, 20), letter));
+  const double limit = is_real ? std::numeric_limits<double>::max() : 9e18;
+  if (!value.is_whole() && !(value.is(Value::Kind::kFloat) && std::abs(value.number()) <= limit))
+    throw Refusal(fmt::format("%{} of a {}", letter, type_name(value)));
+  std::string out(3 * kMaxWidth, '\0');
+  const long long whole = value.is_whole() ? value.whole() : is_real ? 0 : static_cast<long long>(value.number());
+  const int size = is_real ? std::snprintf(out.data(), out.size(), fmt::format("%{}{}", spec, letter).c_str(), value.number())
+                           : std::snprintf(out.data(), out.size(), fmt::format("%{}lld", spec).c_str(), whole);
+  out.resize(static_cast<std::size_t>(size));
+  return out;
+}
+
+}  // namespace
+
+Text percent_formatted(const Text& format, const Value& value, Budget* budget) {
+  const std::string_view bytes = format.bytes;
+  const bool is_tuple = value.is_list() && value.list().type == List::Type::kTuple;
+  const std::span<const Value> all = is_tuple ? std::span(value.list().items) : std::span(&value, 1);
+  const auto wrong = [](std::string_view what) { return Refusal(fmt::format("a text formatted by %: {}", what)); };
+  if (format.marked_safe) throw wrong("it is one of |safe");
+  budget->take_bytes(format.size());
+  Text out;
+  std::size_t at = 0, next = 0;
+  const auto take = [&](std::string_view characters) {
+    const std::size_t end = std::min(bytes.find_first_not_of(characters, at), bytes.size());
+    return bytes.substr(std::exchange(at, end), end - at);
+  };
+  const auto number = [&](std::string_view digits) {
+    const std::size_t width = std::stoul("0" + std::string(digits.substr(0, 5)));
+    if (width > kMaxWidth) throw wrong(fmt::format("a width beyond {}", kMaxWidth));
+    return width;
+  };
+  for (std::size_t percent; (percent = bytes.find('%', at)) != std::string_view::npos;) {
+    out.append(format, at, percent);
+    budget->take();
+    at = percent + 1;
+    const Value* given = nullptr;
+    if (bytes.substr(at).starts_with('(')) {
+      const std::size_t end = bytes.find_first_of("()", at + 1);
+      given = value.is_dict() && end != bytes.npos ? value.dict().named(bytes.substr(at + 1, end - at - 1)) : nullptr;
+      if (given == nullptr) throw wrong("a name that there is not");
+      at = end + 1;
+      next = all.size();
+    }
+    const std::size_t begin = at;
+    const bool is_left = take("-+0 ").find('-') != bytes.npos;
+    const std::size_t places = number(take("0123456789"));
+    const bool is_cut = bytes.substr(at).starts_with('.');
+    if (is_cut) ++at;
+    const std::size_t most = is_cut ? number(take("0123456789")) : 0;
+    const std::string spec(bytes.substr(begin, at - begin));
+    const char letter = at < bytes.size() ? bytes[at++] : '\0';
+    if (letter == '%' && at == percent + 2) {
+      out.append(format, percent, at - 1);
+      continue;
+    }
+    if (given == nullptr && next == all.size()) throw wrong("too few values");
+    if (given == nullptr) given = &all[next++];
+    const bool is_text = letter == 's' || letter == 'r';
+    Text text = letter == 's' ? str(*given, budget) : is_text ? repr(*given, budget) : Text(number_in_format(spec, letter, *given));
+    if (text.marked_safe) throw wrong("with one of |safe");
+    if (is_text && is_cut) text = text.part(0, place_of_code_point(text.bytes, most));
+    const Text fill(std::string(places - std::min(places, count_code_points(text.bytes)), ' '));
+    out.append(is_left ? text : fill);
+    out.append(is_left ? fill : text);
+    budget->take_bytes(text.size() + fill.size());
+  }
+  out.append(format, at, format.size());
+  const bool is_map = value.is_dict() || value.is_undefined() || (value.is_list() && value.list().type <= List::Type::kRange);
+  if (next < all.size() && (is_tuple || !is_map)) throw wrong("too many values");
   return out;
 }
 

@@ -39,6 +39,9 @@ Text lower(const Text& text);
 Text capitalize(const Text& text);
 Text title(const Text& text);
 
+// Text % value: %s, %r, %d, %i, %u, %e, %f and %g with the flags - + 0 and space, a width and a precision; %(name)s of a dict.
+Text percent_formatted(const Text& format, const Value& value, Budget* budget);
+
 // The items first, first + step, ... that a slice takes of `size`. `step` may be nearer to 0 where that takes the same.
 struct SliceBounds {
   std::int64_t first, step, count;

@@ -431,7 +431,7 @@ Value arithmetic(std::string_view operation, const Value& a, const Value& b, Bud
   }
   if (operation == "*" && (a.is_text() || is_series(a)) && b.is_whole()) return repeated(a, b.whole(), budget);
   if (operation == "*" && (b.is_text() || is_series(b)) && a.is_whole()) return repeated(b, a.whole(), budget);
-  if (operation == "%" && a.is_text()) throw Refusal("a text formatted by %");
+  if (operation == "%" && a.is_text()) return percent_formatted(a.text(), b, budget);
   refuse_operands(operation, a, b);
 }
 

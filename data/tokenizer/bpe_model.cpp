@@ -38,10 +38,11 @@ std::vector<bool> flags_of(std::span<const std::int32_t> ids, std::size_t size) 
 }  // namespace
 
 BpeModel::BpeModel(TokenTexts tokens, std::span<const BpeMerge> merges, const BpeRules& rules,
-                   std::span<const std::int32_t> never_whole)
+                   std::span<const std::int32_t> controls)
     : rules_(rules),
       merges_(merges.size()),
       num_merges_(merges.size()),
+      is_control_(flags_of(controls, tokens.of_id().num_ids())),
       has_affixes_(!rules.prefix.empty() || !rules.suffix.empty()) {
   for (std::size_t rank = 0; rank < merges.size(); ++rank)
     merges_.insert(merges[rank].left, merges[rank].right, {static_cast<std::int32_t>(rank), merges[rank].result});
@@ -53,10 +54,9 @@ BpeModel::BpeModel(TokenTexts tokens, std::span<const BpeMerge> merges, const Bp
   set_bytes(tokens);
   if (!rules.ignore_merges) return;
   std::string bytes;
-  const std::vector<bool> is_never = flags_of(never_whole, tokens.of_id().num_ids());
   for (std::size_t id = 0; id < tokens.of_id().num_ids(); ++id) {
     bytes.clear();
-    if (tokens.of_id().has(id) && !is_never[id] && append_bytes_of_spelling(tokens.of_id()[id], &bytes)) whole_.add(bytes, id);
+    if (tokens.of_id().has(id) && append_bytes_of_spelling(tokens.of_id()[id], &bytes)) whole_.add(bytes, id);
   }
 }
 
@@ -127,8 +127,10 @@ std::int64_t BpeModel::Worker::encode_rare(std::string_view text, std::size_t be
   if (may_be_long && long_.find(text, begin, size, &symbols_)) return 0;
   std::int64_t unknown = 0;
   const std::int32_t whole = model_.rules_.ignore_merges ? model_.whole_.find(piece) : -1;
-  if (whole >= 0) symbols_.push_back(whole);
+  const bool is_control = whole >= 0 && !model_.is_control_.empty() && model_.is_control_[static_cast<std::size_t>(whole)];
+  if (whole >= 0 && (takes_controls_ || !is_control)) symbols_.push_back(whole);
   else unknown = merge(piece);
+  if (is_control) return unknown;  // another text may read it otherwise
   if (unknown == 0 && !short_.keep(text, begin, size, symbols_) && long_.keep(text, begin, size, symbols_) && !may_be_long)
     short_.keep(text, begin, size, {});
   return unknown;

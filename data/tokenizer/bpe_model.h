@@ -33,9 +33,9 @@ struct BpeRules {
 
 class BpeModel {
  public:
-  // `tokens` are spelled as the rules say. Merges are in the order of their ranks; of two for one pair the later counts. Tokens in
-  // `never_whole` are not what a piece becomes by ignore_merges.
-  BpeModel(TokenTexts tokens, std::span<const BpeMerge> merges, const BpeRules& rules, std::span<const std::int32_t> never_whole);
+  // `tokens` are spelled as the rules say. Merges are in the order of their ranks; of two for one pair the later counts. By
+  // ignore_merges a piece becomes one of `controls` only where a Worker takes them.
+  BpeModel(TokenTexts tokens, std::span<const BpeMerge> merges, const BpeRules& rules, std::span<const std::int32_t> controls);
   // Ranks: tokens are bytes, and each but the single bytes is a merge of any two tokens, of the rank of its id.
   BpeModel(TokenTexts tokens_of_bytes, std::span<const std::int32_t> never_whole);
 
@@ -51,6 +51,7 @@ class BpeModel {
     std::int64_t encode(std::string_view text, std::size_t begin, std::span<const PieceScanner::Piece> pieces,
                         std::vector<std::int32_t>* ids);
     std::int64_t steps() const { return merger_.steps(); }
+    void take_controls(bool takes) { takes_controls_ = takes; }
 
    private:
     // Into symbols_, both.
@@ -59,6 +60,7 @@ class BpeModel {
     std::int64_t add_symbols(std::string_view piece);
 
     const BpeModel& model_;
+    bool takes_controls_ = false;
     using Short = PieceCache<16, 3>;
     Short short_{1 << 16};             // 2 MiB; without an id: a piece of more of them, which long_ has, or had
     PieceCache<32, 7> long_{1 << 14};  // 1 MiB
@@ -77,6 +79,7 @@ class BpeModel {
   std::array<std::array<std::int32_t, 256>, 4> of_byte_{};
   std::array<std::int32_t, 256> fallback_{};  // <0x00> .. <0xFF>
   TokenTexts whole_;                          // what pieces are looked up in; with characters also those
+  std::vector<bool> is_control_;              // by id; empty: whole_ has none
   bool has_affixes_ = false;
 };
 

@@ -296,6 +296,7 @@ void ChainEncoder::encode(std::string_view text, std::vector<std::int32_t>* ids,
     num_replaced_ += replace_ill_formed(text, &repaired_);
     text = repaired_;
   }
+  worker_.take_controls(rule.specials == Specials::kParsed && rule.plain.empty());
   const SpecialIds& special = tokenizer_.special_ids();
   const auto put_around = [&](const std::vector<std::int32_t>& around, std::size_t end) {
     if (rule.around == Around::kLeftOut) return;

@@ -32,15 +32,18 @@ class JsonPart {
            std::string_view remedy = "use a tokenizer of these parts, or change the file")
       : value_(value), path_(std::move(path)), file_(file), remedy_(remedy) {
     if (!value.is_object())
-      throw DataError(fmt::format("{}: {} is {}; known is an object; {}", file_, path_.empty() ? "the file" : path_,
-                                  in_quotes(to_json_text(value)), remedy_));
+      throw DataError(fmt::format("{}{}: {} is {}; known is an object; {}", file_, place_of(value),
+                                  path_.empty() ? "the file" : path_, in_quotes(to_json_text(value)), remedy_));
   }
 
   const std::string& path() const { return path_; }
   const std::string& file() const { return file_; }
   std::string path_of(std::string_view key) const { return path_.empty() ? std::string(key) : fmt::format("{}.{}", path_, key); }
-  // For messages.
-  std::string where(std::string_view key) const { return on_one_line(fmt::format("{}: {}", file_, path_of(key))); }
+  // For messages; with line and column, of the object where the member is missing.
+  std::string where(std::string_view key) const {
+    const JsonValue* const found = value_.find(key);
+    return on_one_line(fmt::format("{}{}: {}", file_, place_of(found == nullptr ? value_ : *found), path_of(key)));
+  }
 
   // A member, or nullptr where it is absent or null.
   const JsonValue* find(std::string_view key) {
@@ -101,6 +104,10 @@ class JsonPart {
   }
 
  private:
+  static std::string place_of(const JsonValue& value) {
+    return value.line() > 0 ? fmt::format(":{}:{}", value.line(), value.column()) : "";
+  }
+
   const JsonValue& value_;
   std::string path_;
   const std::string& file_;

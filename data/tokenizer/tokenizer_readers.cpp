@@ -59,8 +59,9 @@ std::vector<AddedToken> named_tokens(const JsonValue& config, const std::string&
   for (const char* key : {"extra_special_tokens", "additional_special_tokens"}) {
     const JsonValue* const value = config.find(key);
     if (value == nullptr || (value->is_array() && value->items().empty())) continue;
-    if (value->is_array()) std::ranges::for_each(value->items(), [&](const JsonValue& item) { add(&item); });
     if (value->is_object()) std::ranges::for_each(value->members(), [&](const JsonMember& member) { add(&member.value); });
+    if (!value->is_array()) continue;
+    std::ranges::for_each(value->items(), [&](const JsonValue& item) { add(&item); });
     break;
   }
   return named;

@@ -182,16 +182,20 @@ TEST(ChatTemplates, LargeIntegersArePrintedInFull) {
 TEST(ChatTemplates, WhatIsNotKnownIsRefusedByNameAndPlace) {
   EXPECT_EQ(template_refusal("a\n {% include 'x' %}"),
             "chat.jinja:2:2: the statement \"include\"; "
-            "set, for, if, macro, call, filter, generation, break and continue are known");
-  for (const std::string_view statement : {"block x", "extends 'x'", "import 'x' as y", "from 'x' import y", "with a=1",
-                                           "autoescape true", "raw", "do x", "print 1", "trans"})
+            "set, with, for, if, macro, call, filter, raw, generation, break and continue are known");
+  for (const std::string_view statement : {"block x", "extends 'x'", "import 'x' as y", "from 'x' import y",
+                                           "autoescape true", "raw x", "do x", "print 1", "trans"})
     EXPECT_TRUE(contains(template_refusal(fmt::format("{{% {} %}}", statement)), "chat.jinja:1:1: the statement ")) << statement;
   const std::pair<std::string_view, std::string_view> kRefused[] = {
       {"{{ 1 | batch }}", "1:8: the filter \"batch\"; known are "},
       {"{{ none|d(1, 2, 3) }}", "3 arguments for default, which takes 2"},
       {"{{ 1 is upper }}", "1:9: the test \"upper\"; known are "},
       {"{{ '{:>5}'.format(1) }}", "1:18: the field \":>5\" of format()"},
-      {"{{ '%s' % 1 }}", "a text formatted by %"},
+      {"{{ '%c' % 1 }}", "1:9: %c; "},
+      {"{{ '%s%s' % 1 }}", "a text formatted by %: too few values"},
+      {"{{ '%99999d' % 1 }}", "a text formatted by %: a width beyond 4096"},
+      {"{{ 'é'.isalpha() }}", "isalpha() of a text that is not ASCII"},
+      {"{% raw %}{% endraw x %}", "1:1: {% raw %} without {% endraw %}"},
       {"{% for x in [1] %}{{ loop([2]) }}{% endfor %}", "1:26: a call of a loop that is not recursive"},
       {"{% for x in [1] recursive %}{{ loop([1]) }}{% endfor %}", "1:36: loops more than 100 deep in each other"},
       {"{{ f(**x) }}", "arguments unpacked by **"},
@@ -267,7 +271,7 @@ TEST(ChatTemplates, HostileTemplatesEndSoon) {
   charged.push_back(fmt::format("{{% set d = {{{}}} %}}{}{{% set y = namespace(d) %}}{{% endfor %}}", names, doubling));
   for (const std::string_view work :
        {"'b'.strip(x)", "x | indent", "x | int", "x | float", "[x, x] | unique | list", "[x] | map('int') | list",
-        "[1, 2] | map(attribute=x) | list", "d[x]", "d.get(x)", "x in d", "[x] | string", "x | tojson"})
+        "[1, 2] | map(attribute=x) | list", "x % {}", "d[x]", "d.get(x)", "x in d", "[x] | string", "x | tojson"})
     charged.push_back(fmt::format("{}{}{{% set y = {} %}}{{% endfor %}}", long_text, doubling, work));
   const auto ends_soon = [](const std::string& source, std::string_view expected) {
     const double begin = thread_cpu_seconds();  // other work on the machine is none of the template's
@@ -362,6 +366,18 @@ TEST(Conversations, PartsReachTheTemplate) {
             "[{'type': 'text', 'text': 'a'}, {'type': 'text', 'text': 'b'}].c.");
   EXPECT_EQ(text("{% for m in messages %}{% if m.content is string %}{{ m.content }}{% else %}{% for p in m['content'] %}"
                  "{{ p.text }}{% endfor %}{% endif %}.{% endfor %}"), "ab.c.");
+}
+
+TEST(Conversations, ArgumentsOfCallsAreTextsWhereATemplateRefusesObjects) {
+  constexpr std::string_view kRow = R"([{"role": "assistant", "tool_calls": [{"function": {"arguments": "{\"k\":  1}"}}]}])";
+  const auto text = [&](std::string_view use) {
+    const std::string source = fmt::format("{{% set a = messages[0].tool_calls[0].function.arguments %}}{{{{ {} }}}}", use);
+    const Conversation conversation = read_conversation(json(kRow), "f");
+    return render_counted(ChatTemplate::parse(source, "t"), conversation, LossKind::kAll, {}, "f").rendered.text;
+  };
+  EXPECT_EQ(text("a|tojson"), R"({"k": 1})");
+  EXPECT_EQ(text("'```' + a"), R"(```{"k":  1})");  // as DeepSeek's templates do
+  EXPECT_TRUE(contains(error_of<DataError>([&] { text("1 + a"); }), "+ of int and dict"));
 }
 
 constexpr std::string_view kTurns = R"([{"role": "user", "content": "u"}, {"role": "assistant", "content": "a1"},

@@ -94,7 +94,7 @@ TEST(RankFiles, TekkenIsRead) {
   json.erase("special_tokens");
   json["config"]["default_vocab_size"] = 264;
   write_file(folder / "tekken.json", json.dump());
-  expect_error<DataError>([&] { load_tokenizer(folder.path()); }, {"tekken.json: config.default_vocab_size is \"264\""});
+  expect_error<DataError>([&] { load_tokenizer(folder.path()); }, {"tekken.json:1:", "config.default_vocab_size is \"264\""});
   json["config"]["default_vocab_size"] = 262;
   json["vocab"][7]["token_bytes"] = "?";
   write_file(folder / "tekken.json", json.dump());

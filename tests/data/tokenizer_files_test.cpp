@@ -225,6 +225,28 @@ TEST_F(TokenizerJson, Gpt2StyleIsRead) {
   EXPECT_EQ(load_tokenizer(folder_.path())->fingerprint(), fingerprint);  // the two files alone
 }
 
+TEST_F(TokenizerJson, ControlTokensAreWholePiecesOnlyWhereControlTextsCount) {
+  using Ids = std::vector<std::int32_t>;
+  nlohmann::json json = gpt2_style_json();
+  json["added_tokens"].push_back({{"id", 257}, {"content", "abc"}, {"normalized", false}, {"special", true}});
+  json["normalizer"] = {{"type", "Lowercase"}};
+  json["model"]["ignore_merges"] = true;
+  json["model"]["merges"] = nlohmann::json::array();
+  const Ids letters = load(json)->encode("A B C");
+  for (const nlohmann::json& splitter : {json["pre_tokenizer"], nlohmann::json{{"type", "WhitespaceSplit"}}}) {
+    json["pre_tokenizer"] = splitter;
+    const std::unique_ptr<Tokenizer> tokenizer = load(json);
+    const std::unique_ptr<Encoder> encoder = tokenizer->new_encoder();
+    for (int i = 0; i < 2; ++i) {  // one encoder, whose pieces are kept
+      Ids parsed, plain;
+      encoder->encode("ABC", &parsed);
+      encoder->encode("ABC", &plain, {.specials = Specials::kPlain});
+      EXPECT_EQ(parsed, Ids{257});
+      EXPECT_EQ(plain, (Ids{letters.front(), letters.front() + 1, letters.front() + 2}));
+    }
+  }
+}
+
 TEST_F(TokenizerJson, UnknownPartsAreRefusedByTheirPaths) {
   const nlohmann::json bytes = {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}};
   const auto splits = [&](const nlohmann::json& part) {
@@ -233,7 +255,7 @@ TEST_F(TokenizerJson, UnknownPartsAreRefusedByTheirPaths) {
   const nlohmann::json split = {{"type", "Split"}, {"pattern", {{"Regex", "a"}}}, {"behavior", "Isolated"}, {"invert", false}};
   const auto with = [](nlohmann::json json, const char* key, const nlohmann::json& value) { return json[key] = value, json; };
   refuse("/pre_tokenizer", splits(with(split, "behavior", "Sideways")),
-         {": pre_tokenizer.pretokenizers[1].behavior is \"Sideways\"", "MergedWithNext"});
+         {"json:1:", ": pre_tokenizer.pretokenizers[1].behavior is \"Sideways\"", "MergedWithNext"});
   refuse("/pre_tokenizer", splits(with(split, "type", "Metaspace")),
          {"pre_tokenizer.pretokenizers[1].type is \"Metaspace\"", "WhitespaceSplit"});
   refuse("/pre_tokenizer", splits(with(split, "depth", 7)),
@@ -470,7 +492,8 @@ TEST_F(TokenizerJson, TokensThatOtherFilesNameAreAdded) {
   using Ids = std::vector<std::int32_t>;
   EXPECT_EQ(encoded(R"({"unk_token": "<u>", "image_token": "<i>", "pad_token": "", "eos_token": "</s>", "bos_token": null,
                         "extra_special_tokens": ["<x>", "abc"]})", "<u></s><i><x>abc"), (Ids{260, 259, 261, 262, 257}));
-  EXPECT_EQ(encoded(R"({"extra_special_tokens": {"boi_token": "<b>"}, "additional_special_tokens": ["<n>"]})", "<b>"), Ids{259});
+  EXPECT_EQ(encoded(R"({"extra_special_tokens": {"boi_token": "<b>"}, "additional_special_tokens": ["<n>"]})", "<b><n>"),
+            (Ids{259, 260}));
   EXPECT_EQ(encoded(R"({"eos_token": {"content": "<e>", "lstrip": true, "rstrip": true}})", "ab <e> ab"), (Ids{256, 259, 256}));
   EXPECT_EQ(encoded(R"({"added_tokens_decoder": {"260": {"content": "<q>"}, "259": {"content": "<p>"},
                         "258": {"content": "<|endoftext|>", "rstrip": true, "special": true}}})", "<|endoftext|>  <q><p>"),
