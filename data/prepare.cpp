@@ -1,6 +1,5 @@
 #include "data/prepare.h"
 
-#include <fmt/ranges.h>
 #include <sys/stat.h>
 
 #include <algorithm>
