@@ -20,11 +20,26 @@ std::vector<SubAxis> partial_axes(const TensorLayout& layout, PartialGradient pa
   return summand ? std::vector{whole_tensor_axis(layout)} : std::vector<SubAxis>{};
 }
 
+// A parameter that is one whole tensor. `padded_rows`: that it has in memory; 0: as many as the tensor.
+ParamSpec of_one_tensor(std::string name, std::string tensor, const Shape& shape, Init init, std::int64_t padded_rows = 0) {
+  ParamSpec spec;
+  spec.name = std::move(name);
+  spec.parts = {{.tensor = std::move(tensor), .tensor_shape = shape, .rows = shape[0],
+                 .padded_rows = std::max(shape[0], padded_rows), .init = init}};
+  return spec;
+}
+
+// Splits the rows into `shards` parts; where these are fewer than the ranks, several have the same and add up their gradients.
+void shard_rows(ParamSpec& spec, const ParamList& list, int shards) {
+  const int replicas = list.layout().degree / shards;
+  if (shards > 1) spec.sharding = {ShardDim::kRows, shards};
+  if (replicas > 1) spec.grad_partial_over = {{Axis::kTensor, replicas, 1}};
+}
+
 // One of the two parameters of a row-sharded linear layer; `columns` 0: the bias.
 ParamSpec row_sharded(const ParamList& list, const RowShardedLinear& linear, std::int64_t columns, InitKind init) {
   const bool vector = columns == 0;
   const std::string suffix = vector ? ".bias" : ".weight";
-  const int replicas = list.layout().degree / linear.shards;
   ParamSpec spec;
   spec.name = linear.name + suffix;
   for (const TensorRows& part : linear.parts)
@@ -35,8 +50,7 @@ ParamSpec row_sharded(const ParamList& list, const RowShardedLinear& linear, std
                           .padded_rows = part.rows,
                           .init = {init, linear.init_std},
                           .transposed_on_disk = !vector && linear.transposed_on_disk});
-  spec.sharding = linear.shards > 1 ? TensorSharding{ShardDim::kRows, linear.shards} : TensorSharding{};
-  if (replicas > 1) spec.grad_partial_over = {{Axis::kTensor, replicas, 1}};
+  shard_rows(spec, list, linear.shards);
   spec.weight_decay = !vector;
   return spec;
 }
@@ -102,7 +116,6 @@ PartSpec magnitude_part(const AdaptedModule& module, const PartSpec& outer, cons
 // The rows of a module's B, and of its m, that are beside a linear layer; nothing: the layer has none of the module's.
 std::optional<LinearAdapter::Block> declare_block(ParamList& list, const RowShardedLinear& linear, const AdaptedModule& module,
                                                   ActivationKind kind, bool dora) {
-  const int replicas = list.layout().degree / linear.shards;
   ParamSpec b;
   LinearAdapter::Block block{.rank = module.rank, .weight = linear.weight};
   std::int64_t column = 0;
@@ -117,8 +130,7 @@ std::optional<LinearAdapter::Block> declare_block(ParamList& list, const RowShar
   }
   if (b.parts.empty()) return std::nullopt;
   const std::string name = b.parts.size() == linear.parts.size() ? linear.name : module.module;
-  b.sharding = linear.shards > 1 ? TensorSharding{ShardDim::kRows, linear.shards} : TensorSharding{};
-  if (replicas > 1) b.grad_partial_over = {{Axis::kTensor, replicas, 1}};
+  shard_rows(b, list, linear.shards);
   ParamSpec m = b;
   b.name = std::string(name).append(kLoraB);
   block.b = list.add(std::move(b));
@@ -133,21 +145,15 @@ std::optional<LinearAdapter::Block> declare_block(ParamList& list, const RowShar
 }  // namespace
 
 ParamId declare_vector(ParamList& list, const std::string& name, std::int64_t n, InitKind init, PartialGradient partial) {
-  ParamSpec spec;
-  spec.name = name;
-  spec.parts = {{.tensor = name, .tensor_shape = {n}, .rows = n, .padded_rows = n, .init = {init, 0.0f}}};
+  ParamSpec spec = of_one_tensor(name, name, {n}, {init, 0.0f});
   spec.grad_partial_over = partial_axes(list.layout(), partial);
   spec.weight_decay = false;
   return list.add(std::move(spec));
 }
 
 ParamId declare_sharded_vector(ParamList& list, const std::string& name, std::int64_t n, int shards, InitKind init) {
-  const int replicas = list.layout().degree / shards;
-  ParamSpec spec;
-  spec.name = name;
-  spec.parts = {{.tensor = name, .tensor_shape = {n}, .rows = n, .padded_rows = n, .init = {init, 0.0f}}};
-  if (shards > 1) spec.sharding = {ShardDim::kRows, shards};
-  if (replicas > 1) spec.grad_partial_over = {{Axis::kTensor, replicas, 1}};
+  ParamSpec spec = of_one_tensor(name, name, {n}, {init, 0.0f});
+  shard_rows(spec, list, shards);
   spec.weight_decay = false;
   return list.add(std::move(spec));
 }
@@ -161,14 +167,9 @@ LinearIds declare_row_sharded(ParamList& list, const RowShardedLinear& linear) {
 
 LinearIds declare_column_sharded(ParamList& list, const ColumnShardedLinear& linear) {
   const int tensor_degree = list.layout().degree;
-  ParamSpec spec;
-  spec.name = linear.name + ".weight";
-  spec.parts = {{.tensor = spec.name,
-                 .tensor_shape = {linear.output_rows, linear.input_columns},
-                 .rows = linear.output_rows,
-                 .padded_rows = linear.output_rows,
-                 .init = {InitKind::kNormal, linear.init_std},
-                 .transposed_on_disk = linear.transposed_on_disk}};
+  const std::string name = linear.name + ".weight";
+  ParamSpec spec = of_one_tensor(name, name, {linear.output_rows, linear.input_columns}, {InitKind::kNormal, linear.init_std});
+  spec.parts.front().transposed_on_disk = linear.transposed_on_disk;
   if (tensor_degree > 1) spec.sharding = {ShardDim::kColumns, tensor_degree};
   LinearIds ids;
   ids.weight = list.add(std::move(spec));
@@ -243,26 +244,16 @@ std::int64_t padded_vocabulary(const ModelConfig& config, int tensor_degree) {
 
 ParamId declare_vocabulary(ParamList& list, const ModelConfig& config, TiedEnd end, const std::string& name, const std::string& tensor) {
   const int tensor_degree = list.layout().degree;
-  ParamSpec spec;
-  spec.name = name + ".weight";
-  spec.parts = {{.tensor = tensor + ".weight",
-                 .tensor_shape = {config.vocab_size, config.hidden},
-                 .rows = config.vocab_size,
-                 .padded_rows = padded_vocabulary(config, tensor_degree),
-                 .init = {InitKind::kNormal, static_cast<float>(config.init_std)}}};
+  ParamSpec spec =
+      of_one_tensor(name + ".weight", tensor + ".weight", {config.vocab_size, config.hidden},
+                    {InitKind::kNormal, static_cast<float>(config.init_std)}, padded_vocabulary(config, tensor_degree));
   if (tensor_degree > 1) spec.sharding = {ShardDim::kRows, tensor_degree};
   if (config.tie_embeddings) spec.tie = end;
   return list.add(std::move(spec));
 }
 
 ParamId declare_table(ParamList& list, const std::string& name, std::int64_t rows, std::int64_t columns, float init_std) {
-  ParamSpec spec;
-  spec.name = name + ".weight";
-  spec.parts = {{.tensor = spec.name,
-                 .tensor_shape = {rows, columns},
-                 .rows = rows,
-                 .padded_rows = rows,
-                 .init = {InitKind::kNormal, init_std}}};
+  ParamSpec spec = of_one_tensor(name + ".weight", name + ".weight", {rows, columns}, {InitKind::kNormal, init_std});
   spec.grad_partial_over = partial_axes(list.layout(), PartialGradient::kUnderSequenceParallelism);
   return list.add(std::move(spec));
 }
