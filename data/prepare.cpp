@@ -3,10 +3,16 @@
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <deque>
 #include <filesystem>
+#include <future>
+#include <memory>
+#include <mutex>
 #include <new>
+#include <stop_token>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "core/check.h"
@@ -16,12 +22,10 @@
 #include "core/shell_word.h"
 #include "data/dataset_files.h"
 #include "data/document_reader.h"
-#include "data/encoder_pool.h"
 #include "data/indexed_dataset.h"
 #include "data/indexed_dataset_writer.h"
 
 namespace trident {
-
 namespace {
 
 constexpr std::int64_t kBatchBytes = 1 << 20;  // of input that one worker takes at once
@@ -158,6 +162,68 @@ void encode(Batch& batch, Encoder& encoder, const InputFile& input, const Tokeni
   }
   batch.documents = {};
 }
+
+// Threads that each own an Encoder and work on tasks in the order of their submission.
+class EncoderPool {
+ public:
+  // ConfigError that names --workers where the system does not give so many threads.
+  EncoderPool(const Tokenizer& tokenizer, int workers) {
+    for (int i = 0; i < workers; ++i) encoders_.push_back(tokenizer.new_encoder());
+    try {
+      for (const auto& encoder : encoders_)
+        threads_.emplace_back([this, &encoder](const std::stop_token& stop) { run(stop, *encoder); });
+    } catch (const std::system_error& error) {
+      throw ConfigError(fmt::format("--workers = {}: the system gave {}: {}; use fewer, or raise ulimit -u or -v", workers,
+                                    counted(std::ssize(threads_), "thread"), error.what()));
+    }
+  }
+  // Tasks that have not begun are dropped; the others are waited for.
+  ~EncoderPool() {
+    const std::lock_guard lock(mutex_);
+    tasks_.clear();
+  }
+  EncoderPool(const EncoderPool&) = delete;
+  EncoderPool& operator=(const EncoderPool&) = delete;
+
+  // Ready once `work` has run; holds what it threw.
+  std::future<void> submit(std::function<void(Encoder&)> work) {
+    std::packaged_task<void(Encoder&)> task(std::move(work));
+    std::future<void> done = task.get_future();
+    {
+      const std::lock_guard lock(mutex_);
+      tasks_.push_back(std::move(task));
+    }
+    changed_.notify_one();
+    return done;
+  }
+
+  // A count of all threads' encoders together, such as Encoder::num_replaced. Only while no task runs.
+  std::int64_t sum_of(std::int64_t (Encoder::*count)() const) const {
+    std::int64_t sum = 0;
+    for (const auto& encoder : encoders_) sum += ((*encoder).*count)();
+    return sum;
+  }
+
+ private:
+  void run(const std::stop_token& stop, Encoder& encoder) {
+    for (;;) {
+      std::packaged_task<void(Encoder&)> task;
+      {
+        std::unique_lock lock(mutex_);
+        if (!changed_.wait(lock, stop, [this] { return !tasks_.empty(); })) return;
+        task = std::move(tasks_.front());
+        tasks_.pop_front();
+      }
+      task(encoder);
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::deque<std::packaged_task<void(Encoder&)>> tasks_;
+  std::vector<std::unique_ptr<Encoder>> encoders_;
+  std::vector<std::jthread> threads_;  // last: they use all of the above, and end with it even if the constructor throws
+};
 
 // Hands batches to the workers and writes what they return, in the order of submission.
 class Preparation {
