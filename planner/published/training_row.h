@@ -10,7 +10,6 @@
 #include "planner/price/kernel_cost.h"
 #include "planner/published/row_words.h"
 #include "planner/published/run_fields.h"
-#include "planner/published/schedule_words.h"
 
 namespace trident {
 
