@@ -113,7 +113,7 @@ class UnitCosts {
   int dry_runs() const { return dry_runs_; }  // that were made
 
  private:
-  // What is made of the key, by `make` where it is asked for the first time.
+  // Calls `make` where a key is asked for the first time.
   template <class Map, class Make>
   const typename Map::mapped_type& once(Map& made, const typename Map::key_type& key, Make make);
   UnitPasses make_passes(const PassKey& key) const;
