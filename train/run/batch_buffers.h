@@ -24,7 +24,7 @@ using LoadSamples = std::function<void(std::int64_t first, std::int64_t count, c
 // kOfTokens: every token's loss beside each micro-batch's, and how far its logit is below the largest.
 enum class LossDetail : std::uint8_t { kOfBatches, kOfTokens };
 
-// What holds them on the device; what a run does not need is not booked.
+// The tensors on the device; one that a run does not need is not booked.
 struct BatchTensors {
   BookedTensor tokens, targets, positions_by_row, positions_by_sample, first_key, first_key_in_window, samples, losses;
   BookedTensor token_losses, row_weights, target_logits;
