@@ -14,7 +14,6 @@
 #include "app/command_line.h"
 #include "app/path_arguments.h"
 #include "core/file_io.h"
-#include "core/number_text.h"
 #include "core/printable.h"
 #include "core/shell_word.h"
 #include "planner/price/cluster.h"

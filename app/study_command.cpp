@@ -82,12 +82,9 @@ void study_command(const Arguments& arguments, const CommandContext& context) {
       "trident study");
   StudyFlags flags;
   add_config_flags(app, flags.config);
-  app.add_option("--vary", flags.vary,
+  add_repeatable(app, "--vary", flags.vary,
                  "KEY=A..B (doubling) or 'KEY=A|B|C' in quotes, as often as wanted: gpus=64..4096, 'zero=zero1|zero3', "
-                 "'micro=1|2|4', or any key")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)
-      ->allow_extra_args(false);
+                 "'micro=1|2|4', or any key");
   app.add_option("--scaling", flags.scaling,
                  "strong: batch.global stays the same (default); weak: the sequences of a replica do, batch.global grows");
   app.add_option("--cluster", flags.cluster,

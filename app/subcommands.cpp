@@ -9,7 +9,6 @@
 #include <ostream>
 #include <utility>
 
-#include "app/command_line.h"
 #include "app/foreign_flag_hint.h"
 #include "app/version_text.h"
 #include "core/json_reader.h"

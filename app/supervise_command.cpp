@@ -1,7 +1,6 @@
 // trident supervise [--max-restarts N] [--give-up-after N] [--checkpoints DIR] [--nodes-from HOSTFILE ...] -- COMMAND...
 #include <algorithm>
 #include <csignal>
-#include <ostream>
 
 #include "app/command_line.h"
 #include "app/help_text.h"

@@ -4,7 +4,6 @@
 #include <cstdint>
 #include <memory>
 #include <set>
-#include <span>
 #include <string>
 #include <string_view>
 #include <unordered_map>

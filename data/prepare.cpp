@@ -1,13 +1,18 @@
 #include "data/prepare.h"
 
-#include <fmt/ranges.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <deque>
 #include <filesystem>
+#include <future>
+#include <memory>
+#include <mutex>
 #include <new>
+#include <stop_token>
 #include <system_error>
+#include <thread>
 #include <utility>
 
 #include "core/check.h"
@@ -17,12 +22,10 @@
 #include "core/shell_word.h"
 #include "data/dataset_files.h"
 #include "data/document_reader.h"
-#include "data/encoder_pool.h"
 #include "data/indexed_dataset.h"
 #include "data/indexed_dataset_writer.h"
 
 namespace trident {
-
 namespace {
 
 constexpr std::int64_t kBatchBytes = 1 << 20;  // of input that one worker takes at once
@@ -36,14 +39,8 @@ struct Batch {
   std::vector<std::string> bad;     // why lines are no documents
   bool unfit = false;               // whether one of them is only no document of this tokenizer and these flags
   std::size_t lines = 0;            // documents when they were read
-  std::int64_t text_bytes = 0, lone_surrogates = 0;
-  std::int64_t skipped = 0, endless = 0;  // conversations
-  std::int64_t dropped = 0;               // likewise
-  std::int64_t equal_answers = 0;         // pairs
-  std::string first_dropped;
+  PrepareStats stats = {};          // of these documents alone, what their texts say
   bool all_usual = true;                  // conversations and lists of ids begin with what the tokenizer puts before a text
-  std::int64_t control_line = 0;    // of the first control text that became its token; 0: there is none
-  std::int32_t control_id = -1;
   std::int64_t bytes = 0;           // of memory, as it was read
   std::int64_t bytes_done = 0;      // of all inputs, once this was read
 };
@@ -95,29 +92,29 @@ void encode_one(RawDocument& document, Batch& batch, Encoder& encoder, const Inp
     if (line.ids) {
       is_text = false;
       take_ids(*line.ids, document, input, tokenizer, batch);
-      batch.text_bytes += std::ssize(document.bytes);
+      batch.stats.bytes += std::ssize(document.bytes);
     }
-    batch.lone_surrogates += line.lone_surrogates;
+    batch.stats.lone_surrogates += line.lone_surrogates;
   } else text = std::move(document.bytes);
   document.bytes = std::string();
   if (is_text) encoder.encode(text, &batch.ids, options.rule);
-  if (const auto& control = encoder.first_control(); is_text && control && batch.control_line == 0) {
+  if (const auto& control = encoder.first_control(); is_text && control && batch.stats.first_control.empty()) {
     const auto above = input.kind == InputKind::kText ? std::ranges::count(std::string_view(text).substr(0, control->at), '\n') : 0;
-    batch.control_line = document.line + above, batch.control_id = control->id;
+    batch.stats.first_control = fmt::format("{}:{}", input.path, document.line + above), batch.stats.first_control_id = control->id;
   }
   if (batch.ids.size() > before && options.append_eod) batch.ids.push_back(eod);
   batch.sizes.push_back(static_cast<std::int64_t>(batch.ids.size() - before));
-  batch.text_bytes += static_cast<std::int64_t>(text.size());
+  batch.stats.bytes += static_cast<std::int64_t>(text.size());
 }
 
 void add_conversation(const ConversationTokens& tokens, const InputFile& input, const RawDocument& line, Batch& batch) {
   std::ranges::copy(tokens.ids, std::back_inserter(batch.ids));
   std::ranges::copy(tokens.counts, std::back_inserter(batch.counts));
   batch.sizes.push_back(std::ssize(tokens.ids));
-  batch.text_bytes += tokens.bytes;
-  batch.endless += tokens.ends ? 0 : 1;
-  if (!tokens.dropped.empty() && ++batch.dropped == 1)
-    batch.first_dropped = fmt::format("{}:{}: {}", input.path, line.line, tokens.dropped);
+  batch.stats.bytes += tokens.bytes;
+  batch.stats.endless += tokens.ends ? 0 : 1;
+  if (!tokens.dropped.empty() && ++batch.stats.dropped == 1)
+    batch.stats.first_dropped = fmt::format("{}:{}: {}", input.path, line.line, tokens.dropped);
   batch.all_usual = batch.all_usual && tokens.is_usual;
 }
 
@@ -129,9 +126,9 @@ void encode_chat(const RawDocument& line, Batch& batch, Encoder& encoder, const 
     std::ranges::move(encode_preference(line, input.path, chat, tokenizer, encoder), std::back_inserter(parts));
   else
     parts.push_back(encode_conversation(line, input.path, chat, tokenizer, encoder));
-  batch.skipped += std::ranges::all_of(parts, counts) ? 0 : 1;
+  batch.stats.skipped += std::ranges::all_of(parts, counts) ? 0 : 1;
   if (!std::ranges::all_of(parts, counts)) return;
-  batch.equal_answers += parts.size() == 2 && parts[0].ids == parts[1].ids ? 1 : 0;
+  batch.stats.equal_answers += parts.size() == 2 && parts[0].ids == parts[1].ids ? 1 : 0;
   for (const ConversationTokens& tokens : parts) add_conversation(tokens, input, line, batch);
 }
 
@@ -165,6 +162,68 @@ void encode(Batch& batch, Encoder& encoder, const InputFile& input, const Tokeni
   }
   batch.documents = {};
 }
+
+// Threads that each own an Encoder and work on tasks in the order of their submission.
+class EncoderPool {
+ public:
+  // ConfigError that names --workers where the system does not give so many threads.
+  EncoderPool(const Tokenizer& tokenizer, int workers) {
+    for (int i = 0; i < workers; ++i) encoders_.push_back(tokenizer.new_encoder());
+    try {
+      for (const auto& encoder : encoders_)
+        threads_.emplace_back([this, &encoder](const std::stop_token& stop) { run(stop, *encoder); });
+    } catch (const std::system_error& error) {
+      throw ConfigError(fmt::format("--workers = {}: the system gave {}: {}; use fewer, or raise ulimit -u or -v", workers,
+                                    counted(std::ssize(threads_), "thread"), error.what()));
+    }
+  }
+  // Tasks that have not begun are dropped; the others are waited for.
+  ~EncoderPool() {
+    const std::lock_guard lock(mutex_);
+    tasks_.clear();
+  }
+  EncoderPool(const EncoderPool&) = delete;
+  EncoderPool& operator=(const EncoderPool&) = delete;
+
+  // Ready once `work` has run; holds what it threw.
+  std::future<void> submit(std::function<void(Encoder&)> work) {
+    std::packaged_task<void(Encoder&)> task(std::move(work));
+    std::future<void> done = task.get_future();
+    {
+      const std::lock_guard lock(mutex_);
+      tasks_.push_back(std::move(task));
+    }
+    changed_.notify_one();
+    return done;
+  }
+
+  // A count of all threads' encoders together, such as Encoder::num_replaced. Only while no task runs.
+  std::int64_t sum_of(std::int64_t (Encoder::*count)() const) const {
+    std::int64_t sum = 0;
+    for (const auto& encoder : encoders_) sum += ((*encoder).*count)();
+    return sum;
+  }
+
+ private:
+  void run(const std::stop_token& stop, Encoder& encoder) {
+    for (;;) {
+      std::packaged_task<void(Encoder&)> task;
+      {
+        std::unique_lock lock(mutex_);
+        if (!changed_.wait(lock, stop, [this] { return !tasks_.empty(); })) return;
+        task = std::move(tasks_.front());
+        tasks_.pop_front();
+      }
+      task(encoder);
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable_any changed_;
+  std::deque<std::packaged_task<void(Encoder&)>> tasks_;
+  std::vector<std::unique_ptr<Encoder>> encoders_;
+  std::vector<std::jthread> threads_;  // last: they use all of the above, and end with it even if the constructor throws
+};
 
 // Hands batches to the workers and writes what they return, in the order of submission.
 class Preparation {
@@ -238,7 +297,6 @@ class Preparation {
   struct InFlight {
     std::unique_ptr<Batch> batch;
     std::future<void> done;
-    const InputFile* input;
   };
 
   void submit(std::unique_ptr<Batch> batch, const InputFile& input) {
@@ -246,7 +304,7 @@ class Preparation {
       encode(*batch, encoder, input, tokenizer_, eod_, options_);
     });
     bytes_in_flight_ += batch->bytes;
-    in_flight_.push_back({std::move(batch), std::move(done), &input});
+    in_flight_.push_back({std::move(batch), std::move(done)});
     // Two batches per worker, one in work and one that waits for it, but no second one beside a long document.
     while (in_flight_.size() > static_cast<std::size_t>(2 * options_.workers) ||
            (!in_flight_.empty() && bytes_in_flight_ > 4 * options_.workers * kBatchBytes))
@@ -289,10 +347,6 @@ class Preparation {
     const std::unique_ptr<Batch> batch = std::move(in_flight_.front().batch);
     if (!batch->bad.empty() && !options_.most_bad_lines) refuse_bad(*batch);
     for (const std::string& why : batch->bad) leave_out(why);
-    if (batch->control_line > 0 && stats_.first_control.empty()) {
-      stats_.first_control = fmt::format("{}:{}", in_flight_.front().input->path, batch->control_line);
-      stats_.first_control_id = batch->control_id;
-    }
     in_flight_.pop_front();
     bytes_in_flight_ -= batch->bytes;
     std::span<const std::int32_t> ids(batch->ids);
@@ -308,15 +362,15 @@ class Preparation {
       }
       ids = ids.subspan(length), counts = counts.subspan(bits);
     }
+    const PrepareStats& of_batch = batch->stats;
+    if (stats_.first_control.empty())
+      stats_.first_control = of_batch.first_control, stats_.first_control_id = of_batch.first_control_id;
+    if (stats_.dropped == 0) stats_.first_dropped = of_batch.first_dropped;
+    for (const auto sum : {&PrepareStats::skipped, &PrepareStats::equal_answers, &PrepareStats::endless, &PrepareStats::dropped,
+                           &PrepareStats::bytes, &PrepareStats::lone_surrogates})
+      stats_.*sum += of_batch.*sum;
     stats_.counted += std::ranges::count(batch->counts, 1);
-    stats_.skipped += batch->skipped;
-    stats_.equal_answers += batch->equal_answers;
-    stats_.endless += batch->endless;
-    if (stats_.dropped == 0) stats_.first_dropped = batch->first_dropped;
-    stats_.dropped += batch->dropped;
     all_usual_ = all_usual_ && batch->all_usual;
-    stats_.bytes += batch->text_bytes;
-    stats_.lone_surrogates += batch->lone_surrogates;
     seen_.bytes_done = batch->bytes_done;
     seen_.text_bytes = stats_.bytes;
     seen_.tokens = writer_.num_tokens();

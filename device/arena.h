@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "core/named_enum.h"
@@ -95,6 +96,20 @@ class Arena {
  private:
   Buffer backing_;
   std::int64_t planned_ = 0, high_water_ = 0;
+};
+
+// A tensor in an arena: booked with its type and shape, and from bind() on the view of its memory.
+class BookedTensor : public TensorView {
+ public:
+  BookedTensor() = default;  // nothing is booked
+  BookedTensor(ArenaPlan& plan, std::string name, MemoryUse use, DType dtype, Shape shape)
+      : TensorView(nullptr, dtype, shape), slot_(plan.book(std::move(name), use, num_bytes())) {}
+  void bind(Arena& arena) {
+    if (shape().rank() > 0) static_cast<TensorView&>(*this) = arena.grant(slot_, dtype(), shape());
+  }
+
+ private:
+  ArenaSlot slot_;
 };
 
 // For one line of a message: "most of it for unit 1 gradients 805.3 MB and 3 like it, ..."; "nothing in it" of an empty plan.

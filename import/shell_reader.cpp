@@ -2,8 +2,6 @@
 
 #include <fmt/format.h>
 
-#include <cstdint>
-#include <filesystem>
 #include <span>
 
 #include "core/json_reader.h"

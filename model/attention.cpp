@@ -17,10 +17,6 @@ TensorView by_position(const LayerGeometry& g, TensorView rows) {
   return rows.reshape({g.sequence, g.micro_batch, rows.shape()[-1]});
 }
 
-// Columns first_column .. of projection rows T[R, C] and a dense T[R, width] of them, as one head: how they are copied.
-TensorView as_one_head(TensorView columns) { return columns.reshape({1, 1, columns.shape()[0], columns.shape()[1]}); }
-TensorView one_by_one(TensorView rows) { return rows.reshape({rows.shape()[0], 1, rows.shape()[1]}); }
-
 }  // namespace
 
 Attention::Attention(const ModelConfig& config, std::int64_t layer)
@@ -44,34 +40,11 @@ void Attention::declare(ParamList& list) {
   const std::int64_t q_columns = q_.count * head_dim, kv_columns = k_.count * head_dim;
 
   norm_.declare(list);
-  RowShardedLinear linear{.name = names_.qkv,
-                          .parts = {names_.query_key_value.begin(), names_.query_key_value.end()},
-                          .input_columns = config_.hidden,
-                          .shards = tensor_degree,
-                          .bias = config_.qkv_bias,
-                          .transposed_on_disk = names_.transposed_on_disk,
-                          .init_std = static_cast<float>(config_.init_std)};
-  std::vector<Projection> projections;
-  std::vector<RowShardedLinear> linears;
-  const auto project = [&](std::int64_t columns) {
-    const LinearIds ids = declare_row_sharded(list, linears.emplace_back(linear));
-    linears.back().weight = ids.weight;
-    projections.push_back({ids.weight, ids.bias, columns});
-  };
-  if (fused) {
-    project(q_columns + 2 * kv_columns);
-  } else {
-    linear.name = names_.query;
-    linear.parts = {names_.query_key_value[0]};
-    project(q_columns);
-    linear.name = names_.key_value;
-    linear.parts = {names_.query_key_value[1], names_.query_key_value[2]};
-    linear.shards = kv_shards;
-    project(2 * kv_columns);
-  }
-  qkv_ = ColumnParallelLinear(std::move(projections),
-                              declare_adapters(list, config_, names_.qkv, linears, ActivationKind::kAttention,
-                                               DropoutPlace::kQueryAdapter));
+  LinearKind kind{ActivationKind::kAttention, DropoutPlace::kQueryAdapter, config_.qkv_bias, names_.transposed_on_disk};
+  const auto& [query, key, value] = names_.query_key_value;
+  std::vector<RowShardedLinear> linears{{names_.qkv, {query, key, value}, tensor_degree}};
+  if (!fused) linears = {{names_.query, {query}, tensor_degree}, {names_.key_value, {key, value}, kv_shards}};
+  qkv_ = declare_column_parallel(list, config_, kind, names_.qkv, std::move(linears));
   k_.projection = v_.projection = qkv_.projections().size() - 1;
   k_.first_column = fused ? q_columns : 0;
   v_.first_column = k_.first_column + kv_columns;
@@ -81,18 +54,8 @@ void Attention::declare(ParamList& list) {
     query_norm_.declare(list);
     key_norm_.declare(list);
   }
-  const double layers = static_cast<double>(config_.layers);
-  ColumnShardedLinear last{.name = names_.attention_output,
-                           .output_rows = config_.hidden,
-                           .input_columns = config_.query_width(),
-                           .bias = config_.output_bias,
-                           .transposed_on_disk = names_.transposed_on_disk,
-                           .init_std = static_cast<float>(config_.init_std / std::sqrt(2 * layers))};
-  const LinearIds output = declare_column_sharded(list, last);
-  last.weight = output.weight;
-  output_ = RowParallelLinear(config_.hidden, output.weight, output.bias,
-                              declare_adapters(list, config_, last, ActivationKind::kAttention,
-                                               DropoutPlace::kAttentionOutputAdapter));
+  kind.dropout = DropoutPlace::kAttentionOutputAdapter, kind.bias = config_.output_bias;
+  output_ = declare_row_parallel(list, config_, kind, names_.attention_output, config_.query_width());
 }
 
 AttentionShape Attention::shape(const LayerGeometry& g) const {
@@ -152,8 +115,7 @@ void Attention::split_after_wide_norm(LayerPass& p, const Views& rows) const {
   const LayerGeometry& g = p.geometry;
   const auto columns_of = [&](const Heads& heads) {
     const TensorView columns = p.save(heads.before, g.compute, {g.full_rows(), heads.count * config_.head_dim});
-    p.run(op::SplitHeads{.heads = as_one_head(columns), .rows = one_by_one(rows[heads.projection]),
-                         .first_column = heads.first_column});
+    p.copy_columns(columns, rows[heads.projection], heads.first_column);
     return columns;
   };
   const TensorView q = columns_of(q_), k = columns_of(k_);
@@ -178,10 +140,8 @@ void Attention::merge_gradient_through_wide_norm(LayerPass& p, TensorView d_q, T
   };
   const TensorView d_q_columns = merged(d_q, q_), d_k_columns = merged(d_k, k_);
   wide_norm_.backward(p, d_q_columns, d_k_columns, p[q_.before], p[k_.before]);
-  p.run(op::MergeHeads{.rows = one_by_one(d_rows[q_.projection]), .heads = as_one_head(d_q_columns),
-                       .first_column = q_.first_column});
-  p.run(op::MergeHeads{.rows = one_by_one(d_rows[k_.projection]), .heads = as_one_head(d_k_columns),
-                       .first_column = k_.first_column});
+  p.write_columns(d_rows[q_.projection], d_q_columns, q_.first_column);
+  p.write_columns(d_rows[k_.projection], d_k_columns, k_.first_column);
 }
 
 bool Attention::heads_stay_rows(const LayerPass& p) const {

@@ -20,23 +20,37 @@ std::vector<SubAxis> partial_axes(const TensorLayout& layout, PartialGradient pa
   return summand ? std::vector{whole_tensor_axis(layout)} : std::vector<SubAxis>{};
 }
 
-// One of the two parameters of a row-sharded linear layer; `columns` 0: the bias.
-ParamSpec row_sharded(const ParamList& list, const RowShardedLinear& linear, std::int64_t columns, InitKind init) {
-  const bool vector = columns == 0;
+// A parameter that is one whole tensor. `padded_rows`: that it has in memory; 0: as many as the tensor.
+ParamSpec of_one_tensor(std::string name, std::string tensor, const Shape& shape, Init init, std::int64_t padded_rows = 0) {
+  ParamSpec spec;
+  spec.name = std::move(name);
+  spec.parts = {{.tensor = std::move(tensor), .tensor_shape = shape, .rows = shape[0],
+                 .padded_rows = std::max(shape[0], padded_rows), .init = init}};
+  return spec;
+}
+
+// Splits the rows into `shards` parts; where these are fewer than the ranks, several have the same and add up their gradients.
+void shard_rows(ParamSpec& spec, const ParamList& list, int shards) {
+  const int replicas = list.layout().degree / shards;
+  if (shards > 1) spec.sharding = {ShardDim::kRows, shards};
+  if (replicas > 1) spec.grad_partial_over = {{Axis::kTensor, replicas, 1}};
+}
+
+// The weight or the bias.
+ParamSpec row_sharded(const ParamList& list, const ModelConfig& config, const LinearKind& kind, const RowShardedLinear& linear,
+                      bool vector) {
   const std::string suffix = vector ? ".bias" : ".weight";
-  const int replicas = list.layout().degree / linear.shards;
   ParamSpec spec;
   spec.name = linear.name + suffix;
   for (const TensorRows& part : linear.parts)
     spec.parts.push_back({.tensor = part.stem + suffix,
-                          .tensor_shape = vector ? Shape{part.tensor_rows} : Shape{part.tensor_rows, columns},
+                          .tensor_shape = vector ? Shape{part.tensor_rows} : Shape{part.tensor_rows, config.hidden},
                           .row_begin = part.row_begin,
                           .rows = part.rows,
                           .padded_rows = part.rows,
-                          .init = {init, linear.init_std},
-                          .transposed_on_disk = !vector && linear.transposed_on_disk});
-  spec.sharding = linear.shards > 1 ? TensorSharding{ShardDim::kRows, linear.shards} : TensorSharding{};
-  if (replicas > 1) spec.grad_partial_over = {{Axis::kTensor, replicas, 1}};
+                          .init = {vector ? InitKind::kZeros : InitKind::kNormal, static_cast<float>(config.init_std)},
+                          .transposed_on_disk = !vector && kind.transposed_on_disk});
+  shard_rows(spec, list, linear.shards);
   spec.weight_decay = !vector;
   return spec;
 }
@@ -90,19 +104,18 @@ PartSpec outer_part(const AdaptedModule& module, std::int64_t tensor_rows, std::
 }
 
 // m [out] begins as the lengths of W's rows: at first DoRA changes nothing, too.
-template <class Linear>
-PartSpec magnitude_part(const AdaptedModule& module, const PartSpec& outer, const Linear& linear) {
+PartSpec magnitude_part(const AdaptedModule& module, const PartSpec& outer, double init_std, std::int64_t columns,
+                        const LinearKind& kind) {
   PartSpec part = outer;
   part.tensor = module.magnitude(), part.tensor_shape = {outer.tensor_shape[0]};
-  part.init = {InitKind::kRowLength, linear.init_std, module.module + ".weight", linear.input_columns};
-  part.transposed_on_disk = linear.transposed_on_disk;  // as W is, which is read for it
+  part.init = {InitKind::kRowLength, static_cast<float>(init_std), module.module + ".weight", columns};
+  part.transposed_on_disk = kind.transposed_on_disk;  // as W is, which is read for it
   return part;
 }
 
 // The rows of a module's B, and of its m, that are beside a linear layer; nothing: the layer has none of the module's.
-std::optional<LinearAdapter::Block> declare_block(ParamList& list, const RowShardedLinear& linear, const AdaptedModule& module,
-                                                  ActivationKind kind, bool dora) {
-  const int replicas = list.layout().degree / linear.shards;
+std::optional<LinearAdapter::Block> declare_block(ParamList& list, const ModelConfig& config, const LinearKind& kind,
+                                                  const RowShardedLinear& linear, const AdaptedModule& module) {
   ParamSpec b;
   LinearAdapter::Block block{.rank = module.rank, .weight = linear.weight};
   std::int64_t column = 0;
@@ -117,124 +130,101 @@ std::optional<LinearAdapter::Block> declare_block(ParamList& list, const RowShar
   }
   if (b.parts.empty()) return std::nullopt;
   const std::string name = b.parts.size() == linear.parts.size() ? linear.name : module.module;
-  b.sharding = linear.shards > 1 ? TensorSharding{ShardDim::kRows, linear.shards} : TensorSharding{};
-  if (replicas > 1) b.grad_partial_over = {{Axis::kTensor, replicas, 1}};
+  shard_rows(b, list, linear.shards);
   ParamSpec m = b;
   b.name = std::string(name).append(kLoraB);
   block.b = list.add(std::move(b));
-  if (!dora) return block;
+  if (!config.tuning->adapters.dora) return block;
   m.name = std::string(name).append(kLoraMagnitude);
   m.weight_decay = false;
-  for (PartSpec& part : m.parts) part = magnitude_part(module, part, linear);
-  block.dora.emplace(kind, list.add(std::move(m)));
+  for (PartSpec& part : m.parts) part = magnitude_part(module, part, config.init_std, config.hidden, kind);
+  block.dora.emplace(kind.part, list.add(std::move(m)));
   return block;
 }
 
 }  // namespace
 
 ParamId declare_vector(ParamList& list, const std::string& name, std::int64_t n, InitKind init, PartialGradient partial) {
-  ParamSpec spec;
-  spec.name = name;
-  spec.parts = {{.tensor = name, .tensor_shape = {n}, .rows = n, .padded_rows = n, .init = {init, 0.0f}}};
+  ParamSpec spec = of_one_tensor(name, name, {n}, {init, 0.0f});
   spec.grad_partial_over = partial_axes(list.layout(), partial);
   spec.weight_decay = false;
   return list.add(std::move(spec));
 }
 
 ParamId declare_sharded_vector(ParamList& list, const std::string& name, std::int64_t n, int shards, InitKind init) {
-  const int replicas = list.layout().degree / shards;
-  ParamSpec spec;
-  spec.name = name;
-  spec.parts = {{.tensor = name, .tensor_shape = {n}, .rows = n, .padded_rows = n, .init = {init, 0.0f}}};
-  if (shards > 1) spec.sharding = {ShardDim::kRows, shards};
-  if (replicas > 1) spec.grad_partial_over = {{Axis::kTensor, replicas, 1}};
+  ParamSpec spec = of_one_tensor(name, name, {n}, {init, 0.0f});
+  shard_rows(spec, list, shards);
   spec.weight_decay = false;
   return list.add(std::move(spec));
 }
 
-LinearIds declare_row_sharded(ParamList& list, const RowShardedLinear& linear) {
-  LinearIds ids;
-  ids.weight = list.add(row_sharded(list, linear, linear.input_columns, InitKind::kNormal));
-  if (linear.bias) ids.bias = list.add(row_sharded(list, linear, 0, InitKind::kZeros));
-  return ids;
-}
-
-LinearIds declare_column_sharded(ParamList& list, const ColumnShardedLinear& linear) {
-  const int tensor_degree = list.layout().degree;
-  ParamSpec spec;
-  spec.name = linear.name + ".weight";
-  spec.parts = {{.tensor = spec.name,
-                 .tensor_shape = {linear.output_rows, linear.input_columns},
-                 .rows = linear.output_rows,
-                 .padded_rows = linear.output_rows,
-                 .init = {InitKind::kNormal, linear.init_std},
-                 .transposed_on_disk = linear.transposed_on_disk}};
-  if (tensor_degree > 1) spec.sharding = {ShardDim::kColumns, tensor_degree};
-  LinearIds ids;
-  ids.weight = list.add(std::move(spec));
-  if (linear.bias) {
-    ids.bias = declare_vector(list, linear.name + ".bias", linear.output_rows, InitKind::kZeros,
-                              PartialGradient::kUnderSequenceParallelism);
+ColumnParallelLinear declare_column_parallel(ParamList& list, const ModelConfig& config, const LinearKind& kind,
+                                             const std::string& name, std::vector<RowShardedLinear> linears) {
+  std::vector<Projection> projections;
+  for (RowShardedLinear& linear : linears) {
+    Projection& projection = projections.emplace_back();
+    linear.weight = projection.weight = list.add(row_sharded(list, config, kind, linear, false));
+    if (kind.bias) projection.bias = list.add(row_sharded(list, config, kind, linear, true));
+    for (const TensorRows& part : linear.parts) projection.output_columns += part.rows / linear.shards;
   }
-  return ids;
-}
-
-std::vector<LinearAdapter> declare_adapters(ParamList& list, const ModelConfig& config, const std::string& name,
-                                            std::span<const RowShardedLinear> linears, ActivationKind kind,
-                                            DropoutPlace place) {
   std::vector<LinearAdapter> adapters;
-  for (const AdapterGroup& group : adapter_groups(config, linears, static_cast<int>(place))) {
+  for (const AdapterGroup& group : adapter_groups(config, linears, static_cast<int>(kind.dropout))) {
     const std::vector<AdaptedModule>& modules = group.modules;
     ParamSpec a;
     a.name = modules.size() == 1 ? modules.front().module : name;
     a.name += kLoraA;
     a.grad_partial_over = partial_axes(list.layout(), PartialGradient::kAlways);  // each rank knows its columns of y
-    for (const AdaptedModule& module : modules) a.parts.push_back(inner_part(module, linears.front().input_columns));
+    for (const AdaptedModule& module : modules) a.parts.push_back(inner_part(module, config.hidden));
     const ParamId a_id = list.add(std::move(a));
     std::vector<LinearAdapter::Block> blocks;
     std::int64_t first_rank = 0;
     for (const AdaptedModule& module : modules) {
       for (std::size_t i = 0; i < linears.size(); ++i)
-        if (std::optional<LinearAdapter::Block> block =
-                declare_block(list, linears[i], module, kind, config.tuning->adapters.dora)) {
+        if (std::optional<LinearAdapter::Block> block = declare_block(list, config, kind, linears[i], module)) {
           block->product = i;
           block->first_rank = first_rank;
           blocks.push_back(*block);
         }
       first_rank += module.rank;
     }
-    adapters.emplace_back(kind, a_id, first_rank, modules.front().scale, adapter_dropout(config, group.place, false),
+    adapters.emplace_back(kind.part, a_id, first_rank, modules.front().scale, adapter_dropout(config, group.place, false),
                           std::move(blocks));
   }
-  return adapters;
+  return ColumnParallelLinear(std::move(projections), std::move(adapters));
 }
 
-std::vector<LinearAdapter> declare_adapters(ParamList& list, const ModelConfig& config, const ColumnShardedLinear& linear,
-                                            ActivationKind kind, DropoutPlace place) {
-  const AdaptedModule* const module = adapted(config, linear.name);
-  if (module == nullptr) return {};
+RowParallelLinear declare_row_parallel(ParamList& list, const ModelConfig& config, const LinearKind& kind, const std::string& name,
+                                       std::int64_t columns) {
   const int tensor_degree = list.layout().degree;
+  const double init_std = config.init_std / std::sqrt(2 * static_cast<double>(config.layers));
+  const std::string tensor = name + ".weight";
+  ParamSpec spec = of_one_tensor(tensor, tensor, {config.hidden, columns}, {InitKind::kNormal, static_cast<float>(init_std)});
+  spec.parts.front().transposed_on_disk = kind.transposed_on_disk;
+  if (tensor_degree > 1) spec.sharding = {ShardDim::kColumns, tensor_degree};
+  const ParamId weight = list.add(std::move(spec));
+  ParamId bias;
+  if (kind.bias)
+    bias = declare_vector(list, name + ".bias", config.hidden, InitKind::kZeros, PartialGradient::kUnderSequenceParallelism);
+  const AdaptedModule* const module = adapted(config, name);
+  if (module == nullptr) return {config.hidden, weight, bias};
   ParamSpec a, b;
   a.name = module->a();
-  a.parts = {inner_part(*module, linear.input_columns)};
+  a.parts = {inner_part(*module, columns)};
   if (tensor_degree > 1) a.sharding = {ShardDim::kColumns, tensor_degree};
   b.name = module->b();
-  b.parts = {outer_part(*module, linear.output_rows, 0, linear.output_rows)};
+  b.parts = {outer_part(*module, config.hidden, 0, config.hidden)};
   b.grad_partial_over = partial_axes(list.layout(), PartialGradient::kAlways);  // each rank's z is a summand
   ParamSpec m = b;
   const ParamId a_id = list.add(std::move(a)), b_id = list.add(std::move(b));
-  LinearAdapter::Block block{.b = b_id, .columns = linear.output_rows, .rank = module->rank, .weight = linear.weight};
+  LinearAdapter::Block block{.b = b_id, .columns = config.hidden, .rank = module->rank, .weight = weight};
   if (config.tuning->adapters.dora) {
     m.name = module->magnitude();
     m.weight_decay = false;
-    m.parts = {magnitude_part(*module, m.parts.front(), linear)};
-    block.dora.emplace(kind, list.add(std::move(m)));
+    m.parts = {magnitude_part(*module, m.parts.front(), init_std, columns, kind)};
+    block.dora.emplace(kind.part, list.add(std::move(m)));
   }
-  std::vector<LinearAdapter> adapters;
-  adapters.emplace_back(kind, a_id, module->rank, module->scale,
-                        adapter_dropout(config, static_cast<int>(place), tensor_degree > 1),
-                        std::vector{std::move(block)});
-  return adapters;
+  const LinearAdapter::Dropout dropout = adapter_dropout(config, static_cast<int>(kind.dropout), tensor_degree > 1);
+  return {config.hidden, weight, bias, {{kind.part, a_id, module->rank, module->scale, dropout, {std::move(block)}}}};
 }
 
 std::int64_t padded_vocabulary(const ModelConfig& config, int tensor_degree) {
@@ -243,26 +233,16 @@ std::int64_t padded_vocabulary(const ModelConfig& config, int tensor_degree) {
 
 ParamId declare_vocabulary(ParamList& list, const ModelConfig& config, TiedEnd end, const std::string& name, const std::string& tensor) {
   const int tensor_degree = list.layout().degree;
-  ParamSpec spec;
-  spec.name = name + ".weight";
-  spec.parts = {{.tensor = tensor + ".weight",
-                 .tensor_shape = {config.vocab_size, config.hidden},
-                 .rows = config.vocab_size,
-                 .padded_rows = padded_vocabulary(config, tensor_degree),
-                 .init = {InitKind::kNormal, static_cast<float>(config.init_std)}}};
+  ParamSpec spec =
+      of_one_tensor(name + ".weight", tensor + ".weight", {config.vocab_size, config.hidden},
+                    {InitKind::kNormal, static_cast<float>(config.init_std)}, padded_vocabulary(config, tensor_degree));
   if (tensor_degree > 1) spec.sharding = {ShardDim::kRows, tensor_degree};
   if (config.tie_embeddings) spec.tie = end;
   return list.add(std::move(spec));
 }
 
 ParamId declare_table(ParamList& list, const std::string& name, std::int64_t rows, std::int64_t columns, float init_std) {
-  ParamSpec spec;
-  spec.name = name + ".weight";
-  spec.parts = {{.tensor = spec.name,
-                 .tensor_shape = {rows, columns},
-                 .rows = rows,
-                 .padded_rows = rows,
-                 .init = {InitKind::kNormal, init_std}}};
+  ParamSpec spec = of_one_tensor(name + ".weight", name + ".weight", {rows, columns}, {InitKind::kNormal, init_std});
   spec.grad_partial_over = partial_axes(list.layout(), PartialGradient::kUnderSequenceParallelism);
   return list.add(std::move(spec));
 }

@@ -3,15 +3,15 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <string>
 #include <vector>
 
 #include "model/config/model_config.h"
 #include "model/config/param_names.h"
 #include "model/dropout.h"
+#include "tensor_parallel/column_parallel_linear.h"
 #include "tensor_parallel/layer_plan.h"
-#include "tensor_parallel/linear_adapter.h"
+#include "tensor_parallel/row_parallel_linear.h"
 
 namespace trident {
 
@@ -27,41 +27,29 @@ ParamId declare_vector(ParamList& list, const std::string& name, std::int64_t n,
 // A vector "<name>" [n] without weight decay, split into `shards` parts; with shards < tp as RowShardedLinear.
 ParamId declare_sharded_vector(ParamList& list, const std::string& name, std::int64_t n, int shards, InitKind init);
 
-// Weight "<name>.weight" and bias "<name>.bias" (when `bias`) of a linear layer whose output rows are split into `shards` parts;
-// with shards < tp, tp/shards consecutive ranks hold the same rows and their gradients are summands.
+// A block's linear layers.
+struct LinearKind {
+  ActivationKind part;   // of the model
+  DropoutPlace dropout;  // of the first adapted module, which the others' follow
+  bool bias = false, transposed_on_disk = false;
+};
+
+// Rows of a weight "<name>.weight" [.., H] and of a bias "<name>.bias", split into `shards` parts; with shards < tp, tp/shards
+// consecutive ranks hold the same rows and their gradients are summands.
 struct RowShardedLinear {
   std::string name;
   std::vector<TensorRows> parts;
-  std::int64_t input_columns = 0;
   int shards = 1;
-  bool bias = false, transposed_on_disk = false;
-  float init_std = 0.0f;
-  ParamId weight = {};  // once it is declared, for adapters
+  ParamId weight = {};  // once it is declared
 };
-struct LinearIds {
-  ParamId weight, bias;
-};
-LinearIds declare_row_sharded(ParamList& list, const RowShardedLinear& linear);
 
-// Weight [out, in] split by columns over tp and a whole bias [out] that is added after the sum.
-struct ColumnShardedLinear {
-  std::string name;
-  std::int64_t output_rows = 0, input_columns = 0;
-  bool bias = false, transposed_on_disk = false;
-  float init_std = 0.0f;
-  ParamId weight = {};  // once it is declared, for adapters
-};
-LinearIds declare_column_sharded(ParamList& list, const ColumnShardedLinear& linear);
-
-// The adapters that a model's tuning puts beside linear layers that read one input: A, B and with DoRA m of each. The columns of
-// product i are those of linears[i]. Modules of one scale are one LinearAdapter, with dropout each is one; none where no module has
-// one. `name`: of the parameter that holds several modules' A. `kind`: the part of the model that they are in. `place`: of the
-// first module's dropout, which the others' follow.
-std::vector<LinearAdapter> declare_adapters(ParamList& list, const ModelConfig& config, const std::string& name,
-                                            std::span<const RowShardedLinear> linears, ActivationKind kind,
-                                            DropoutPlace place);
-std::vector<LinearAdapter> declare_adapters(ParamList& list, const ModelConfig& config, const ColumnShardedLinear& linear,
-                                            ActivationKind kind, DropoutPlace place);
+// Linear layers that read one input, and the adapters that the model's tuning puts beside them: A, B and with DoRA m of each.
+// Modules of one scale are one LinearAdapter, with dropout each is one. `name`: of the parameter that holds several modules' A.
+ColumnParallelLinear declare_column_parallel(ParamList& list, const ModelConfig& config, const LinearKind& kind,
+                                             const std::string& name, std::vector<RowShardedLinear> linears);
+// A weight [H, columns] split by columns over tp, a whole bias [H] that is added after the sum, and the adapter beside them.
+RowParallelLinear declare_row_parallel(ParamList& list, const ModelConfig& config, const LinearKind& kind, const std::string& name,
+                                       std::int64_t columns);
 
 // A vocabulary table "<name>.weight" [padded V, H] split by rows over tp, the tensor "<tensor>.weight".
 ParamId declare_vocabulary(ParamList& list, const ModelConfig& config, TiedEnd end, const std::string& name, const std::string& tensor);

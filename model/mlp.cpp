@@ -1,6 +1,5 @@
 #include "model/mlp.h"
 
-#include <cmath>
 #include <span>
 
 namespace trident {
@@ -16,30 +15,10 @@ void Mlp::declare(ParamList& list) {
   const int tensor_degree = list.layout().degree;
   inner_ = config_.ffn / tensor_degree;
   norm_.declare(list);
-  RowShardedLinear first{.name = names_.mlp_input,
-                         .parts = names_.mlp_input_parts,
-                         .input_columns = config_.hidden,
-                         .shards = tensor_degree,
-                         .bias = config_.mlp_bias,
-                         .transposed_on_disk = names_.transposed_on_disk,
-                         .init_std = static_cast<float>(config_.init_std)};
-  const LinearIds up = declare_row_sharded(list, first);
-  first.weight = up.weight;
-  const auto parts = static_cast<std::int64_t>(names_.mlp_input_parts.size());
-  up_ = ColumnParallelLinear({{up.weight, up.bias, parts * inner_}},
-                             declare_adapters(list, config_, first.name, std::span(&first, 1), ActivationKind::kMlp,
-                                              DropoutPlace::kMlpInputAdapter));
-  const double layers = static_cast<double>(config_.layers);
-  ColumnShardedLinear last{.name = names_.mlp_output,
-                           .output_rows = config_.hidden,
-                           .input_columns = config_.ffn,
-                           .bias = config_.mlp_bias,
-                           .transposed_on_disk = names_.transposed_on_disk,
-                           .init_std = static_cast<float>(config_.init_std / std::sqrt(2 * layers))};
-  const LinearIds down = declare_column_sharded(list, last);
-  last.weight = down.weight;
-  down_ = RowParallelLinear(config_.hidden, down.weight, down.bias,
-                            declare_adapters(list, config_, last, ActivationKind::kMlp, DropoutPlace::kMlpOutputAdapter));
+  LinearKind kind{ActivationKind::kMlp, DropoutPlace::kMlpInputAdapter, config_.mlp_bias, names_.transposed_on_disk};
+  up_ = declare_column_parallel(list, config_, kind, names_.mlp_input, {{names_.mlp_input, names_.mlp_input_parts, tensor_degree}});
+  kind.dropout = DropoutPlace::kMlpOutputAdapter;
+  down_ = declare_row_parallel(list, config_, kind, names_.mlp_output, config_.ffn);
 }
 
 void Mlp::expand(LayerPass& p, ConstTensorView x, std::optional<TensorView> act) const {

@@ -21,35 +21,28 @@ ModelConstants::ModelConstants(const ModelConfig& config, const LayerGeometry& g
   if (rotates_ && lengths != Lengths::kOne && config.rope.scaling == RopeScaling::kLongRope && sequence_ > original)
     short_rows_ = original;
   if (rotates_) {
-    const std::int64_t rows = sequence_ + short_rows_, bytes = rows * (config.rotary_dim() / 2) * size_of(DType::kF32);
-    cos_slot_ = plan.book("rope.cos", MemoryUse::kParameters, bytes);
-    sin_slot_ = plan.book("rope.sin", MemoryUse::kParameters, bytes);
-    cos_ = sin_ = TensorView(nullptr, DType::kF32, {rows, config.rotary_dim() / 2});
+    const Shape shape{sequence_ + short_rows_, config.rotary_dim() / 2};
+    cos_ = {plan, "rope.cos", MemoryUse::kParameters, DType::kF32, shape};
+    sin_ = {plan, "rope.sin", MemoryUse::kParameters, DType::kF32, shape};
   }
   if (plain_norm_) {
-    ones_slot_ = plan.book("norm.ones", MemoryUse::kParameters, config.hidden * size_of(compute_));
-    zeros_slot_ = plan.book("norm.zeros", MemoryUse::kParameters, config.hidden * size_of(compute_));
-    ones_ = zeros_ = TensorView(nullptr, compute_, {config.hidden});
+    ones_ = {plan, "norm.ones", MemoryUse::kParameters, compute_, {config.hidden}};
+    zeros_ = {plan, "norm.zeros", MemoryUse::kParameters, compute_, {config.hidden}};
   }
 }
 
 void ModelConstants::bind(Arena& arena, Device& device) {
   Stream& stream = device.compute_stream();
-  if (rotates_) {
-    cos_ = arena.grant(cos_slot_, DType::kF32, cos_.shape());
-    sin_ = arena.grant(sin_slot_, DType::kF32, sin_.shape());
-    if (device.has_bytes()) {  // a table of long contexts takes seconds and gigabytes
-      RopeTable table = growing_ ? make_growing_rope_table(config_, sequence_) : make_rope_table(config_, sequence_);
-      const RopeTable of_short = make_rope_table(config_, short_rows_);
-      table.cos.insert(table.cos.end(), of_short.cos.begin(), of_short.cos.end());
-      table.sin.insert(table.sin.end(), of_short.sin.begin(), of_short.sin.end());
-      device.write(stream, cos_, table.cos.data());
-      device.write(stream, sin_, table.sin.data());
-    }
+  for (BookedTensor* const tensor : {&cos_, &sin_, &ones_, &zeros_}) tensor->bind(arena);
+  if (rotates_ && device.has_bytes()) {  // a table of long contexts takes seconds and gigabytes
+    RopeTable table = growing_ ? make_growing_rope_table(config_, sequence_) : make_rope_table(config_, sequence_);
+    const RopeTable of_short = make_rope_table(config_, short_rows_);
+    table.cos.insert(table.cos.end(), of_short.cos.begin(), of_short.cos.end());
+    table.sin.insert(table.sin.end(), of_short.sin.begin(), of_short.sin.end());
+    device.write(stream, cos_, table.cos.data());
+    device.write(stream, sin_, table.sin.data());
   }
   if (plain_norm_) {
-    ones_ = arena.grant(ones_slot_, compute_, {config_.hidden});
-    zeros_ = arena.grant(zeros_slot_, compute_, {config_.hidden});
     const auto width = static_cast<std::size_t>(config_.hidden);
     if (compute_ == DType::kF32) {
       device.write(stream, ones_, std::vector(width, 1.0f).data());

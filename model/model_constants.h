@@ -35,8 +35,7 @@ class ModelConstants {
   DType compute_;
   bool growing_;
   bool rotates_, plain_norm_;
-  ArenaSlot cos_slot_, sin_slot_, ones_slot_, zeros_slot_;
-  TensorView cos_, sin_, ones_, zeros_;
+  BookedTensor cos_, sin_, ones_, zeros_;
 };
 
 }  // namespace trident

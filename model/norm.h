@@ -37,6 +37,9 @@ class Norm {
 
  private:
   void forward(LayerPass& p, TensorView y, ConstTensorView x, TensorView sum, const op::Summands& summands) const;
+  bool is_plain() const { return kind_ == NormKind::kPlainLayerNorm; }
+  bool centers() const { return kind_ == NormKind::kLayerNorm || is_plain(); }
+  ConstTensorView weight(const LayerPass& p) const;
 
   NormKind kind_;
   float eps_;

@@ -9,16 +9,14 @@ SequenceRotations::SequenceRotations(const ModelConfig& config, std::int64_t tab
     : config_(config), rows_(rows) {
   if (config.position != PositionKind::kRope || !turns_by_length(config.rope, rows)) return;
   tables_ = tables;
-  const std::int64_t bytes = tables * rows * (config.rotary_dim() / 2) * size_of(DType::kF32);
-  cos_slot_ = plan.book("rope.cos by sequence", MemoryUse::kData, bytes);
-  sin_slot_ = plan.book("rope.sin by sequence", MemoryUse::kData, bytes);
+  const Shape shape{tables * rows, config.rotary_dim() / 2};
+  cos_ = {plan, "rope.cos by sequence", MemoryUse::kData, DType::kF32, shape};
+  sin_ = {plan, "rope.sin by sequence", MemoryUse::kData, DType::kF32, shape};
 }
 
 void SequenceRotations::bind(Arena& arena) {
-  if (!any()) return;
-  const Shape shape{tables_ * rows_, config_.rotary_dim() / 2};
-  cos_ = arena.grant(cos_slot_, DType::kF32, shape);
-  sin_ = arena.grant(sin_slot_, DType::kF32, shape);
+  cos_.bind(arena);
+  sin_.bind(arena);
   tokens_.assign(static_cast<std::size_t>(tables_), 0);
 }
 

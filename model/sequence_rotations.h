@@ -28,8 +28,7 @@ class SequenceRotations {
   ModelConfig config_;
   std::int64_t tables_ = 0, rows_ = 0;
   std::vector<std::int64_t> tokens_;  // of each table's sequence
-  ArenaSlot cos_slot_, sin_slot_;
-  TensorView cos_, sin_;
+  BookedTensor cos_, sin_;
 };
 
 }  // namespace trident

@@ -58,19 +58,19 @@ ShardedOptimizer::ShardedOptimizer(const OptimizerConfig& config, WeightRounding
     }
     for (const auto& [key, name] : update_states(config_.type)) {
       const std::string range = fmt::format("unit {} {} f32 [{}]", shard.unit, name, shard.elements);
-      state.slots.push_back(plan.book(range, MemoryUse::kOptimizer, shard.elements * size_of(DType::kF32)));
+      state.views.emplace_back(plan, range, MemoryUse::kOptimizer, DType::kF32, Shape{shard.elements});
     }
   }
 }
 
 void ShardedOptimizer::bind(Arena& arena) {
-  for (std::size_t i = 0; i < states_.size(); ++i) {
-    for (const ArenaSlot& slot : states_[i].slots)
-      states_[i].views.push_back(arena.grant(slot, DType::kF32, Shape{store_.shards()[i].elements}));
-  }
+  for (ShardState& state : states_)
+    for (BookedTensor& view : state.views) view.bind(arena);
 }
 
-std::vector<TensorView> ShardedOptimizer::states(std::size_t shard) const { return states_[shard].views; }
+std::vector<TensorView> ShardedOptimizer::states(std::size_t shard) const {
+  return {states_[shard].views.begin(), states_[shard].views.end()};
+}
 
 void ShardedOptimizer::step(int unit, std::int64_t update, double lr, double gradient_scale) {
   UpdateNumbers numbers = update_numbers(config_, update, lr, gradient_scale);
@@ -78,7 +78,7 @@ void ShardedOptimizer::step(int unit, std::int64_t update, double lr, double gra
   for (std::size_t i = 0; i < states_.size(); ++i) {
     const ParamShard& shard = store_.shards()[i];
     if (shard.unit != unit || !shard.updated) continue;
-    const std::vector<TensorView>& views = states_[i].views;
+    const std::vector<BookedTensor>& views = states_[i].views;
     for (const auto& [stretch, rounding] : states_[i].stretches) {
       numbers.weight_decay = stretch.decays ? weight_decay : 0.0f;
       const auto range = [&](TensorView view) { return view.range(stretch.begin, stretch.count); };

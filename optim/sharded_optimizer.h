@@ -48,8 +48,7 @@ class ShardedOptimizer {
 
  private:
   struct ShardState {
-    std::vector<ArenaSlot> slots;
-    std::vector<TensorView> views;  // f32 [n], as update_states()
+    std::vector<BookedTensor> views;  // f32 [n], as update_states()
     std::vector<RoundedStretch> stretches;
   };
 

@@ -25,14 +25,14 @@ std::int64_t sum_over_batch(ParallelContext& context, std::int64_t count) {
   return count;
 }
 
-StatisticsReducer::StatisticsReducer(ParallelContext& context, ArenaPlan& plan) : context_(context) {
-  block_slot_ = plan.book("sums of squares", MemoryUse::kWorkspace, kBlocksAtOnce * size_of(DType::kF64));
-  limb_slot_ = plan.book("exact sum of squares", MemoryUse::kWorkspace, ExactSum::kLimbs * size_of(DType::kI64));
-}
+StatisticsReducer::StatisticsReducer(ParallelContext& context, ArenaPlan& plan)
+    : context_(context),
+      blocks_(plan, "sums of squares", MemoryUse::kWorkspace, DType::kF64, {kBlocksAtOnce}),
+      limbs_(plan, "exact sum of squares", MemoryUse::kWorkspace, DType::kI64, {static_cast<std::int64_t>(ExactSum::kLimbs)}) {}
 
 void StatisticsReducer::bind(Arena& arena) {
-  blocks_ = arena.grant(block_slot_, DType::kF64, Shape{kBlocksAtOnce});
-  limbs_ = arena.grant(limb_slot_, DType::kI64, Shape{static_cast<std::int64_t>(ExactSum::kLimbs)});
+  blocks_.bind(arena);
+  limbs_.bind(arena);
 }
 
 void StatisticsReducer::add_squares(const ParamShard& shard, const ShardPiece& piece) {

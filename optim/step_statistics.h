@@ -49,9 +49,8 @@ class StatisticsReducer {
   void name_non_finite(std::span<const ParamShard> shards, StepStatistics& statistics);
 
   ParallelContext& context_;
-  ArenaSlot block_slot_, limb_slot_;
-  TensorView blocks_;  // f64: sums of squares of a stretch of a shard
-  TensorView limbs_;   // i64: the sum of all of them, exactly
+  BookedTensor blocks_;  // f64: sums of squares of a stretch of a shard
+  BookedTensor limbs_;   // i64: the sum of all of them, exactly
 };
 
 }  // namespace trident

@@ -120,26 +120,25 @@ void CachedStage::book(ArenaPlan& plan) {
     const MemoryUse use = is_saved(r) ? MemoryUse::kActivations : MemoryUse::kWorkspace;
     region_slots_[r] = plan.book(std::string(to_string(static_cast<Region>(r))), use, region_bytes_[r]);
   }
-  for (ArenaSlot& slot : activation_slots_)
-    slot = plan.book("activations between units", MemoryUse::kActivations, most_rows_ * model_.hidden * size_of(compute));
-  const std::int64_t head_bytes = local_kv_heads(model_, tensor_degree) * model_.head_dim * size_of(compute);
+  for (BookedTensor& activation : activations_)
+    activation = {plan, "activations between units", MemoryUse::kActivations, compute, {most_rows_ * model_.hidden}};
+  const std::int64_t kv_heads = local_kv_heads(model_, tensor_degree);
   for_each_block([&](Unit& unit) {
-    const std::int64_t cache_bytes = shapes_.slots * capacity_of(unit) * head_bytes;
-    unit.keys_slot = plan.book(fmt::format("keys of block {}", unit.number - 1), MemoryUse::kActivations, cache_bytes);
-    unit.values_slot = plan.book(fmt::format("values of block {}", unit.number - 1), MemoryUse::kActivations, cache_bytes);
+    const Shape kept{shapes_.slots, kv_heads, capacity_of(unit), model_.head_dim};
+    unit.keys = {plan, fmt::format("keys of block {}", unit.number - 1), MemoryUse::kActivations, compute, kept};
+    unit.values = {plan, fmt::format("values of block {}", unit.number - 1), MemoryUse::kActivations, compute, kept};
     if (unit.derived_bytes > 0)
       unit.derived_slot = plan.book(derived_name(unit.number), MemoryUse::kParameters, unit.derived_bytes);
-    cache_bytes_per_position_ += 2 * head_bytes;
+    cache_bytes_per_position_ += 2 * kv_heads * model_.head_dim * size_of(compute);
   });
-  const std::int64_t row_bytes = most_rows_ * size_of(DType::kI32);
-  tokens_slot_ = plan.book("tokens", MemoryUse::kData, row_bytes);
-  by_row_slot_ = plan.book("positions by row", MemoryUse::kData, row_bytes);
-  by_sample_slot_ = plan.book("positions by sample", MemoryUse::kData, row_bytes);
-  first_key_slot_ = plan.book("first keys in the window", MemoryUse::kData, capacities_.window > 0 ? row_bytes : 0);
-  samples_slot_ = plan.book("sample numbers", MemoryUse::kData, shapes_.slots * size_of(DType::kI64));
   const std::int64_t columns = padded_vocabulary(model_, tensor_degree) / tensor_degree;
-  logits_slot_ = plan.book("logits of last tokens, f32", MemoryUse::kActivations,
-                           is_last_stage() ? shapes_.slots * columns * size_of(DType::kF32) : 0);
+  tokens_ = {plan, "tokens", MemoryUse::kData, DType::kI32, {most_rows_}};
+  by_row_ = {plan, "positions by row", MemoryUse::kData, DType::kI32, {most_rows_}};
+  by_sample_ = {plan, "positions by sample", MemoryUse::kData, DType::kI32, {most_rows_}};
+  first_key_ = {plan, "first keys in the window", MemoryUse::kData, DType::kI32, {capacities_.window > 0 ? most_rows_ : 0}};
+  samples_ = {plan, "sample numbers", MemoryUse::kData, DType::kI64, {shapes_.slots}};
+  all_logits_ = {plan, "logits of last tokens, f32", MemoryUse::kActivations, DType::kF32,
+                 {is_last_stage() ? shapes_.slots : 0, columns}};
 }
 
 std::vector<UnitParams> CachedStage::unit_params() const {
@@ -178,32 +177,21 @@ void CachedStage::bind(Arena& arena, ParamStore& store) {
   Device& device = context_.device();
   constants_.bind(arena, device);
   prompt_angles_.bind(arena);
-  const DType compute = variants_.front().geometry.compute;
-  const int tensor_degree = variants_.front().geometry.tensor_degree;
   for (std::size_t r = 0; r < regions_.size(); ++r)
     if (r != kDerived) regions_[r] = arena.grant(region_slots_[r], DType::kU8, {region_slots_[r].bytes}).data();
-  for (std::size_t i = 0; i < activations_.size(); ++i)
-    activations_[i] = arena.grant(activation_slots_[i], compute, {most_rows_ * model_.hidden});
   caches_.resize(static_cast<std::size_t>(num_units(model_)));
   slot_caches_.resize(caches_.size());
   for_each_block([&](Unit& unit) {
     if (unit.derived_bytes > 0) unit.derived = arena.grant(unit.derived_slot, DType::kU8, {unit.derived_bytes}).data();
-    const Shape kept{shapes_.slots, local_kv_heads(model_, tensor_degree), capacity_of(unit), model_.head_dim};
-    LayerCache& cache = at(caches_, unit.number);
-    cache = {arena.grant(unit.keys_slot, compute, kept), arena.grant(unit.values_slot, compute, kept)};
-    // Places without a token are multiplied by a probability of 0, and must be numbers.
-    device.ops().run(device.compute_stream(), op::FillZero{.out = cache.keys});
-    device.ops().run(device.compute_stream(), op::FillZero{.out = cache.values});
+    for (BookedTensor* const cache : {&unit.keys, &unit.values}) {
+      cache->bind(arena);
+      // Places without a token are multiplied by a probability of 0, and must be numbers.
+      device.ops().run(device.compute_stream(), op::FillZero{.out = *cache});
+    }
+    at(caches_, unit.number) = {unit.keys, unit.values};
   });
-  tokens_ = arena.grant(tokens_slot_, DType::kI32, {most_rows_});
-  by_row_ = arena.grant(by_row_slot_, DType::kI32, {most_rows_});
-  by_sample_ = arena.grant(by_sample_slot_, DType::kI32, {most_rows_});
-  if (capacities_.window > 0) first_key_ = arena.grant(first_key_slot_, DType::kI32, {most_rows_});
-  samples_ = arena.grant(samples_slot_, DType::kI64, {shapes_.slots});
-  if (is_last_stage()) {
-    const std::int64_t columns = padded_vocabulary(model_, tensor_degree) / tensor_degree;
-    all_logits_ = arena.grant(logits_slot_, DType::kF32, {shapes_.slots, columns});
-  }
+  for (BookedTensor& activation : activations_) activation.bind(arena);
+  for (BookedTensor* const tensor : {&tokens_, &by_row_, &by_sample_, &first_key_, &samples_, &all_logits_}) tensor->bind(arena);
 }
 
 bool CachedStage::set_length(std::int64_t slot, std::int64_t tokens) {

@@ -80,7 +80,8 @@ class CachedStage {
     int number = 0;
     std::unique_ptr<Layer> layer;
     std::vector<ParamSpec> params;
-    ArenaSlot keys_slot, values_slot, derived_slot;
+    BookedTensor keys, values;  // of blocks: T [slots, K, capacity, D]
+    ArenaSlot derived_slot;
     std::int64_t derived_bytes = 0;
     std::byte* derived = nullptr;
     std::int64_t derived_version = -1;  // of the weights that `derived` is made of
@@ -130,11 +131,10 @@ class CachedStage {
   std::array<std::int64_t, kNumRegions> region_bytes_{};
   std::array<ArenaSlot, kNumRegions> region_slots_{};
   std::array<std::byte*, kNumRegions> regions_{};
-  std::array<ArenaSlot, 2> activation_slots_;
-  std::array<TensorView, 2> activations_;  // T [rows * H]: what a unit reads and what it writes
-  ArenaSlot tokens_slot_, by_row_slot_, by_sample_slot_, first_key_slot_, samples_slot_, logits_slot_;
-  TensorView tokens_, by_row_, by_sample_, first_key_, samples_, all_logits_, logits_;
-  std::vector<LayerCache> caches_;       // by unit of the model; T [slots, K, capacity, D]
+  std::array<BookedTensor, 2> activations_;  // T [rows * H]: what a unit reads and what it writes
+  BookedTensor tokens_, by_row_, by_sample_, first_key_, samples_, all_logits_;
+  TensorView logits_;
+  std::vector<LayerCache> caches_;       // by unit of the model
   std::vector<LayerCache> slot_caches_;  // of the slot in work
   std::vector<std::int32_t> positions_by_row_, positions_by_sample_, first_keys_, token_rows_;
   std::vector<std::int64_t> firsts_, counts_;

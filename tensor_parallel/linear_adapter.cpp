@@ -7,19 +7,53 @@
 namespace trident {
 namespace {
 
-// Rows T[C, W] and a dense T[C, width] as one head, to copy between W's columns and it.
-TensorView one_by_one(TensorView rows) { return rows.reshape({rows.shape()[0], 1, rows.shape()[1]}); }
-template <class View>
-View as_one_head(View dense) { return dense.reshape({1, 1, dense.shape()[0], dense.shape()[1]}); }
+constexpr std::int64_t kElementsAtOnce = std::int64_t{1} << 20;  // of W + s B A, which is never whole
+constexpr float kLeastSquare = 1e-30f;                           // a row of zeros has a scale of 0 and not of infinity
 
-void copy_columns(Pass& p, TensorView dense, TensorView rows, std::int64_t first_column) {
-  p.run(op::SplitHeads{.heads = as_one_head(dense), .rows = one_by_one(rows), .first_column = first_column});
-}
-void write_columns(Pass& p, TensorView rows, ConstTensorView dense, std::int64_t first_column) {
-  p.run(op::MergeHeads{.rows = one_by_one(rows), .heads = as_one_head(dense), .first_column = first_column});
+// Squares f32[C] of the lengths of the rows of W + s B A.
+void take_squares(Pass& p, TensorView squares, const DoraScale::Matrix& matrix) {
+  const std::int64_t rows = matrix.w.shape()[0], columns = matrix.w.shape()[1];
+  const std::int64_t at_once = std::clamp<std::int64_t>(kElementsAtOnce / columns, 1, rows);
+  for (std::int64_t first = 0; first < rows; first += at_once) {
+    const ScratchScope scope(p.scratch_cursor());
+    const std::int64_t n = std::min(at_once, rows - first);
+    const TensorView sum = p.scratch(matrix.w.dtype(), {n, columns});
+    p.run(op::Convert{.out = sum, .x = matrix.w.rows(first, n)});
+    MatmulOperands product = p.product(sum, matrix.b.rows(first, n), Transpose::kNo, matrix.a, Transpose::kNo);
+    product.scale = matrix.scale;
+    product.accumulate = Accumulate::kYes;
+    p.matmul(product);
+    p.run(op::RmsNormSquares{.squares = squares.range(first, n), .x = sum});
+  }
+  if (matrix.sums_ranks) p.tensor.all_reduce(p.stream, squares, ReduceOp::kSum);
 }
 
 }  // namespace
+
+void DoraScale::derive(Pass& p, const Matrix& matrix) const {
+  const std::int64_t columns = matrix.w.shape()[0];
+  const TensorView factor = p.derive(factor_, DType::kF32, {2, columns});
+  const TensorView c = factor.rows(0, 1), inverse = factor.rows(1, 1).flat();
+  const ScratchScope scope(p.scratch_cursor());
+  const TensorView squares = p.scratch(DType::kF32, {columns}), m = p.scratch(DType::kF32, {1, columns});
+  take_squares(p, squares, matrix);
+  p.run(op::Convert{.out = m, .x = p.weight(magnitude_)});
+  // The norm of rows of one element gives 1 / n beside what it is not asked for.
+  const TensorView normed = p.scratch(DType::kF32, {columns, 1});
+  p.run(op::RmsNormApply{{.y = normed, .rstd = inverse, .x = m.reshape({columns, 1}), .weight = m.flat().range(0, 1),
+                          .eps = kLeastSquare},
+                         squares, 1});
+  p.run(op::ScaleColumns{.out = c, .x = m, .factor = inverse});
+}
+
+void DoraScale::backward_magnitude(Pass& p, ConstTensorView d) const {
+  const std::int64_t columns = d.shape()[1];
+  const ScratchScope scope(p.scratch_cursor());
+  const TensorView sums = p.scratch(DType::kF32, {1, columns});
+  p.run(op::SumRows{.out = sums.flat(), .x = d, .accumulate = Accumulate::kNo, .times = p[u_]});
+  p.run(op::ScaleColumns{.out = p.grad(magnitude_).reshape({1, columns}), .x = sums, .factor = p[factor_].rows(1, 1),
+                         .accumulate = p.grad_mode()});
+}
 
 bool LinearAdapter::is_beside(std::size_t product) const {
   return std::ranges::any_of(blocks_, [&](const Block& block) { return block.product == product; });
@@ -36,7 +70,7 @@ ConstTensorView LinearAdapter::matrix(Pass& p, std::size_t product, std::int64_t
   p.run(op::FillZero{.out = diagonal});
   for (const Block& block : blocks_) {
     if (block.product != product) continue;
-    write_columns(p, diagonal.rows(block.first_column, block.columns), p.weight(block.b), block.first_rank);
+    p.write_columns(diagonal.rows(block.first_column, block.columns), p.weight(block.b), block.first_rank);
   }
   return diagonal;
 }
@@ -113,7 +147,7 @@ void LinearAdapter::scale_columns(Pass& p, const Block& block, TensorView y, Con
   const TensorView u = block.dora->u(p, y.shape()[0], block.columns);
   const ScratchScope scope(p.scratch_cursor());
   const TensorView own = p.scratch(y.dtype(), u.shape());
-  copy_columns(p, scales_dropped() ? own : u, y, block.first_column);
+  p.copy_columns(scales_dropped() ? own : u, y, block.first_column);
   if (scales_dropped()) {  // y = x W^T + c u - x' W^T of dropped x', where u = x' W^T + z B^T and y has x W^T + z B^T
     p.matmul(u, x, Transpose::kNo, rows_of_weight(p, block), Transpose::kYes);
     p.matmul(u, z, Transpose::kNo, p.weight(block.b), Transpose::kYes, Accumulate::kYes);
@@ -121,7 +155,7 @@ void LinearAdapter::scale_columns(Pass& p, const Block& block, TensorView y, Con
   } else {
     block.dora->scale(p, own, u);
   }
-  if (p.adapts) write_columns(p, y, own, block.first_column);
+  if (p.adapts) p.write_columns(y, own, block.first_column);
 }
 
 void LinearAdapter::begin_backward(Pass& p, std::span<const TensorView> d_y) const {
@@ -129,10 +163,10 @@ void LinearAdapter::begin_backward(Pass& p, std::span<const TensorView> d_y) con
     if (!block.dora || scales_dropped()) continue;
     const ScratchScope scope(p.scratch_cursor());
     const TensorView d_rows = d_y[block.product], d = p.scratch(d_rows.dtype(), {d_rows.shape()[0], block.columns});
-    copy_columns(p, d, d_rows, block.first_column);
+    p.copy_columns(d, d_rows, block.first_column);
     block.dora->backward_magnitude(p, d);
     block.dora->scale(p, d, d);
-    write_columns(p, d_rows, d, block.first_column);
+    p.write_columns(d_rows, d, block.first_column);
   }
 }
 
@@ -140,11 +174,11 @@ void LinearAdapter::backward_dropped(Pass& p, const Block& block, TensorView d_x
   const ScratchScope scope(p.scratch_cursor());
   const Shape shape{d_y.shape()[0], block.columns};
   const TensorView d = p.scratch(d_y.dtype(), shape), difference = p.scratch(d_y.dtype(), shape);
-  copy_columns(p, d, d_y, block.first_column);
+  p.copy_columns(d, d_y, block.first_column);
   block.dora->backward_magnitude(p, d);
   block.dora->scale_less_one(p, difference, d, Accumulate::kNo);
   block.dora->scale(p, d, d);
-  write_columns(p, d_y, d, block.first_column);
+  p.write_columns(d_y, d, block.first_column);
   p.matmul(d_x, difference, Transpose::kNo, rows_of_weight(p, block), Transpose::kNo, accumulate);
 }
 
@@ -214,7 +248,7 @@ void LinearAdapter::backward_weight(Pass& p, ConstTensorView x, std::span<const 
       const ScratchScope copies(p.scratch_cursor());
       const bool adds = p.grad_mode() == Accumulate::kYes;
       const TensorView gradient = p.grad(block.b), copy = p.scratch(DType::kF32, gradient.shape());
-      copy_columns(p, adds ? copy : gradient, diagonal.rows(block.first_column, block.columns), block.first_rank);
+      p.copy_columns(adds ? copy : gradient, diagonal.rows(block.first_column, block.columns), block.first_rank);
       if (adds) p.run(op::AccumulateInto{.out = gradient, .x = copy});
     }
   }

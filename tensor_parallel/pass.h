@@ -131,6 +131,15 @@ class Pass : private PassEnvironment {
     if (!trains(id)) return run(op::SumRows{.out = grad(bias), .x = d_out, .accumulate = grad_mode()});
     ops.matmul_bias_gradient(stream, {grad(id), d_out, Transpose::kYes, x, Transpose::kNo, grad_mode(), workspace()}, grad(bias));
   }
+  // A dense T[R, width] = columns first_column .. of rows T[R, C], and back: as one head.
+  void copy_columns(TensorView dense, TensorView rows, std::int64_t first_column) {
+    run(op::SplitHeads{.heads = dense.reshape({1, 1, dense.shape()[0], dense.shape()[1]}),
+                       .rows = rows.reshape({rows.shape()[0], 1, rows.shape()[1]}), .first_column = first_column});
+  }
+  void write_columns(TensorView rows, ConstTensorView dense, std::int64_t first_column) {
+    run(op::MergeHeads{.rows = rows.reshape({rows.shape()[0], 1, rows.shape()[1]}),
+                       .heads = dense.reshape({1, 1, dense.shape()[0], dense.shape()[1]}), .first_column = first_column});
+  }
 
  private:
   TensorView view(const RegionTensor& t) const {

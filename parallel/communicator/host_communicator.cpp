@@ -1,7 +1,5 @@
 #include "parallel/communicator/host_communicator.h"
 
-#include <algorithm>
-
 #include "core/check.h"
 
 namespace trident {

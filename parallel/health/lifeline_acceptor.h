@@ -6,7 +6,6 @@
 
 #include <sys/epoll.h>
 
-#include <cstddef>
 #include <cstdint>
 #include <list>
 #include <optional>

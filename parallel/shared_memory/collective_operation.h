@@ -7,7 +7,6 @@
 #include <optional>
 #include <span>
 #include <string>
-#include <vector>
 
 #include "core/index_range.h"
 #include "core/tensor_view.h"

@@ -1,6 +1,5 @@
 #include "parallel/shared_memory/shared_memory_communicator.h"
 
-#include <cstdint>
 #include <numeric>
 #include <utility>
 

@@ -4,7 +4,6 @@
 #include <memory>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "planner/predict/comparison.h"

@@ -1,7 +1,6 @@
 // Measured times over one or more sizes, and what lies between: linear in the logarithms of both.
 #pragma once
 
-#include <cstddef>
 #include <span>
 #include <vector>
 

@@ -4,7 +4,6 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
-#include <span>
 
 #include "core/file_io.h"
 #include "core/json_scanner.h"

@@ -1,5 +1,5 @@
-// Words of published tables are read here: sharding, recomputation, precision, networks. Letters' case does not count. Words that
-// say something which is not priced give nothing, never the nearest thing that is.
+// Words of published tables are read here: sharding, recomputation, precision, networks, schedules. Letters' case does not count.
+// Words that say something which is not priced give nothing, never the nearest thing that is.
 #pragma once
 
 #include <optional>
@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "planner/price/kernel_cost.h"
+#include "planner/published/simulated_schedules.h"
 
 namespace trident {
 
@@ -39,5 +40,20 @@ double network_of(std::string_view text, double gpus_per_node);
 
 // "8x H100 96GB HBM2e": GB of a GPU's memory; 0: the text does not say, or says several.
 double memory_of(std::string_view text);
+
+struct ScheduleWords {
+  SimulatedKind order = SimulatedKind::k1f1b;  // interleaved where there are several chunks on a rank
+  bool interleaved = false;         // said, so that a rank has several stages
+  bool waits_for_all = false;       // the norm of all gradients ends the step of a zero-bubble order
+  bool blocks_by_cost = false;      // blocks moved away from the stages that hold the vocabulary
+  bool vocabulary_divided = false;  // embedding and head over all stages
+  double more_in_flight = 0;        // micro-batches beyond those of the order
+  double in_flight_factor = 1;
+  std::string unknown;  // the first word that is not known, or names another order beside one; empty: all are
+};
+
+// "ZB-2p + all-reduce optimizer sync", "1F1B vocab-1", "V-Half", "ZBV"; letters' case does not count, nor do dashes. No words: one
+// forward, one backward.
+ScheduleWords read_schedule_words(std::string_view name);
 
 }  // namespace trident

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <utility>
 
 #include "core/check.h"
 #include "planner/price/sourced_object.h"

@@ -4,10 +4,6 @@
 // table 2 (34 + 5 a s / h per token and hidden element at tp 1).
 #pragma once
 
-#include <string>
-#include <utility>
-#include <vector>
-
 #include "planner/published/layout_pricing.h"
 
 namespace trident {

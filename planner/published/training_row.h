@@ -4,14 +4,12 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "core/json_reader.h"
 #include "planner/price/kernel_cost.h"
 #include "planner/published/row_words.h"
 #include "planner/published/run_fields.h"
-#include "planner/published/schedule_words.h"
 
 namespace trident {
 

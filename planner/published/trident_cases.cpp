@@ -1,7 +1,6 @@
 // trident_cases ROWS [--book FOLDER] [--json]: a line for each row of a table of cases (docs/design/cases.md).
 #include <CLI/CLI.hpp>
 
-#include <exception>
 #include <iostream>
 #include <string>
 

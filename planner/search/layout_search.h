@@ -1,9 +1,12 @@
 // Finds the best of many layouts without looking at most of them. Pure but for threads.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -26,5 +29,24 @@ struct TimedLayout {
 // whatever the threads.
 std::vector<TimedLayout> fastest_layouts(std::vector<TimedLayout> candidates, std::size_t keep, double beyond, int threads,
                                          const std::function<double(const SearchLayout&)>& seconds);
+
+// The cost of a search's choices: for each value of each dimension the fastest layout among those that were timed.
+struct ChoiceTime {
+  std::string choice;  // "tensor 8"
+  double seconds = 0;
+};
+
+class ChoiceTimes {
+ public:
+  explicit ChoiceTimes(int gpus_per_node) : gpus_per_node_(gpus_per_node) {}
+  void add(const SearchLayout& layout, double seconds);
+  std::vector<ChoiceTime> times() const;  // by dimension, then by value: 2 before 16
+
+ private:
+  using Choice = std::array<std::int64_t, 3>;  // the dimension, and what is chosen in it
+
+  int gpus_per_node_;
+  std::map<Choice, ChoiceTime> times_;
+};
 
 }  // namespace trident

@@ -13,7 +13,6 @@
 #include "planner/price/step_price.h"
 #include "planner/search/layout_memory.h"
 #include "planner/search/layout_search.h"
-#include "planner/search/search_choices.h"
 #include "planner/search/search_space.h"
 #include "train/config/train_config.h"
 

@@ -203,34 +203,28 @@ UnitPasses UnitCosts::make_passes(const PassKey& key) const {
   return passes;
 }
 
-const UnitPasses& UnitCosts::passes(const PassKey& key) {
+template <class Map, class Make>
+const typename Map::mapped_type& UnitCosts::once(Map& made, const typename Map::key_type& key, Make make) {
   const std::scoped_lock lock(mutex_);
-  const auto found = passes_.find(key);
-  if (found != passes_.end()) return found->second;
-  ++dry_runs_;
-  return passes_.emplace(key, make_passes(key)).first->second;
+  const auto found = made.find(key);
+  return found != made.end() ? found->second : made.emplace(key, make()).first->second;
+}
+
+const UnitPasses& UnitCosts::passes(const PassKey& key) {
+  return once(passes_, key, [&] { return ++dry_runs_, make_passes(key); });
 }
 
 const StorePasses& UnitCosts::stores(const StoreKey& key) {
-  const std::scoped_lock lock(mutex_);
-  const auto found = stores_.find(key);
-  if (found != stores_.end()) return found->second;
-  ++dry_runs_;
-  return stores_.emplace(key, make_stores(key)).first->second;
+  return once(stores_, key, [&] { return ++dry_runs_, make_stores(key); });
 }
 
 const StoreMemory& UnitCosts::store_memory(StoreKey key) {
   key.groups = 1;  // sums over groups take no memory
-  const std::scoped_lock lock(mutex_);
-  const auto found = store_memory_.find(key);
-  return found != store_memory_.end() ? found->second : store_memory_.emplace(key, make_store_memory(key)).first->second;
+  return once(store_memory_, key, [&] { return make_store_memory(key); });
 }
 
 const ByUnitKind<UnitLayout>& UnitCosts::units(int tensor, bool sequence_parallel, int data) {
-  const std::scoped_lock lock(mutex_);
-  const auto [found, is_new] = units_.try_emplace({tensor, sequence_parallel, data});
-  if (is_new) found->second = lay_out(tensor, sequence_parallel, data);
-  return found->second;
+  return once(units_, {tensor, sequence_parallel, data}, [&] { return lay_out(tensor, sequence_parallel, data); });
 }
 
 ByUnitKind<UnitLayout> UnitCosts::lay_out(int tensor, bool sequence_parallel, int data) const {

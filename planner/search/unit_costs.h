@@ -113,6 +113,9 @@ class UnitCosts {
   int dry_runs() const { return dry_runs_; }  // that were made
 
  private:
+  // Calls `make` where a key is asked for the first time.
+  template <class Map, class Make>
+  const typename Map::mapped_type& once(Map& made, const typename Map::key_type& key, Make make);
   UnitPasses make_passes(const PassKey& key) const;
   StorePasses make_stores(const StoreKey& key) const;
   StoreMemory make_store_memory(const StoreKey& key) const;

@@ -135,8 +135,7 @@ Table table_of(const StudyResult& result) {
     const std::string in_unit = fmt::format(" {}", unit.name);
     const auto sent = unit_of(bytes_of), held = unit_of([](const StudyRow& row) { return row.memory_bytes; });
     if (result.models.size() > 1)
-      add(Rows::kPossible, {"parameters"},
-          [](const StudyRow& row) { return parameters_text(static_cast<double>(row.parameters)); });
+      add(Rows::kPossible, {"parameters"}, [](const StudyRow& row) { return parameters_text(1.0 * row.parameters); });
     const auto count = [&](std::string title, auto value) {
       add(Rows::kPossible, {std::move(title)}, [&](const StudyRow& row) { return with_commas(std::llround(1.0 * value(row))); });
     };

@@ -11,7 +11,6 @@
 #include "core/file_io.h"
 #include "model/config/model_config.h"
 #include "train/config/foreign_answers.h"
-#include "train/config/option_check.h"
 
 namespace trident {
 namespace {

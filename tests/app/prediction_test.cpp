@@ -3,7 +3,6 @@
 #include <chrono>
 #include <cmath>
 #include <csignal>
-#include <cstdint>
 #include <set>
 #include <thread>
 

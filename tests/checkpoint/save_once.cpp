@@ -3,7 +3,6 @@
 // written. For save_under_strace_test.sh, which kills it and lets its calls of the system fail.
 #include <cstdint>
 #include <cstdio>
-#include <cstdlib>
 #include <string>
 #include <vector>
 

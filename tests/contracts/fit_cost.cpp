@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <ctime>
 #include <span>
-#include <string>
 #include <vector>
 
 #include "core/check.h"

@@ -7,8 +7,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
-#include <filesystem>
 
 #include "core/int_math.h"
 #include "data/batch_loader.h"

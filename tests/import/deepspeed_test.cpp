@@ -3,14 +3,12 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
 #include <regex>
 #include <set>
 #include <sstream>
-#include <tuple>
 
 #include "core/file_io.h"
 #include "tests/data/temporary_folder.h"

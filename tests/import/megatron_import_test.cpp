@@ -4,7 +4,6 @@
 #include <initializer_list>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "core/check.h"
 #include "train/config/option_table.h"

@@ -1,6 +1,5 @@
 // Jobs on several nodes (network namespaces, scripts/nodes.sh) that save: what they leave is whole and goes on anywhere, and
 // folders that are not the same one everywhere, or that a run of another node has, are refused.
-#include <cstdlib>
 #include <filesystem>
 #include <regex>
 #include <sstream>

@@ -8,7 +8,7 @@
 
 #include "core/check.h"
 #include "core/file_io.h"
-#include "supervise/host_choice.h"
+#include "supervise/supervised_nodes.h"
 #include "supervise/host_probe.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/support/error_text.h"

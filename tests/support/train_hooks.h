@@ -4,7 +4,7 @@
 #include "infer/generate/eval_samples.h"
 #include "planner/predict/simulated_run_forecast.h"
 #include "report/run_page.h"
-#include "train/launch/train_hooks.h"
+#include "train/launch/run_training.h"
 
 namespace trident {
 

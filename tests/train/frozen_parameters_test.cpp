@@ -2,7 +2,6 @@
 // it is the matrix of adapter_parity_test.cpp that says so.
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cmath>
 #include <cstdint>
 #include <cstring>

@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <functional>
 #include <iterator>
-#include <optional>
 #include <sstream>
 #include <string>
 #include <string_view>

@@ -47,9 +47,10 @@ void append_table(std::string& out, std::string_view block) {
 
 JsonValue option_schema(const Option& option);
 
+JsonValue of_type(std::string_view type) { return JsonValue::Object{{"type", type}}; }
+
 JsonValue number_schema(std::string_view type, const Range& range) {
-  JsonValue schema;
-  schema.set("type", type);
+  JsonValue schema = of_type(type);
   const auto bound = [&](std::string_view key, double x) {
     if (!std::isfinite(x)) return;
     schema.set(key, x == std::floor(x) ? JsonValue(static_cast<std::int64_t>(x)) : JsonValue(x));
@@ -60,25 +61,22 @@ JsonValue number_schema(std::string_view type, const Range& range) {
 }
 
 JsonValue list_schema(JsonValue items, std::int64_t length) {
-  JsonValue schema;
-  schema.set("type", "array");
-  schema.set("items", std::move(items));
+  JsonValue schema = JsonValue::Object{{"type", "array"}, {"items", std::move(items)}};
   if (length > 0) schema.set("minItems", length), schema.set("maxItems", length);
   return schema;
 }
 
 JsonValue object_schema(JsonValue properties, JsonValue::Array required) {
-  JsonValue schema;
-  schema.set("type", "object");
-  schema.set("properties", std::move(properties));
+  JsonValue schema = JsonValue::Object{{"type", "object"}, {"properties", std::move(properties)}};
   if (!required.empty()) schema.set("required", JsonValue(std::move(required)));
   schema.set("additionalProperties", false);
   return schema;
 }
 
+JsonValue any_of(JsonValue::Array schemas) { return JsonValue::Object{{"anyOf", std::move(schemas)}}; }
+
 JsonValue text_schema(const Option& option) {
-  JsonValue schema;
-  schema.set("type", "string");
+  JsonValue schema = of_type("string");
   JsonValue::Array words;
   for (const std::string_view choice : option.choices) words.emplace_back(choice);
   for (const Alias& alias : option.aliases) {
@@ -93,15 +91,9 @@ JsonValue text_schema(const Option& option) {
 }
 
 JsonValue sources_schema() {
-  JsonValue properties;
-  properties.set("path", JsonValue::Object{{"type", "string"}});
-  properties.set("weight", number_schema("number", {0, HUGE_VAL, Range::Ends::kOpenLow}));
-  JsonValue::Array either;
-  either.emplace_back(JsonValue::Object{{"type", "string"}});
-  either.push_back(object_schema(std::move(properties), {JsonValue("path")}));
-  JsonValue item;
-  item.set("anyOf", JsonValue(std::move(either)));
-  JsonValue schema = list_schema(std::move(item), 0);
+  const JsonValue weight = number_schema("number", {0, HUGE_VAL, Range::Ends::kOpenLow});
+  JsonValue source = object_schema(JsonValue::Object{{"path", of_type("string")}, {"weight", weight}}, {"path"});
+  JsonValue schema = list_schema(any_of({of_type("string"), std::move(source)}), 0);
   schema.set("minItems", 1);
   return schema;
 }
@@ -112,16 +104,14 @@ JsonValue layouts_schema() {
     if (block_of(option) == "parallel") properties.set(key_of(option), option_schema(option));
   JsonValue keys = object_schema(std::move(properties), {});
   keys.set("minProperties", 1);
-  JsonValue item;
-  item.set("anyOf", JsonValue::Array{JsonValue(JsonValue::Object{{"type", "string"}}), std::move(keys)});
-  return list_schema(std::move(item), 0);
+  return list_schema(any_of({of_type("string"), std::move(keys)}), 0);
 }
 
 // One schema per kind of value that the option takes.
 JsonValue::Array alternatives(const Option& option) {
   JsonValue::Array any;
   const auto has = [&](Takes kind) { return takes(option.takes, kind); };
-  if (has(Takes::kBool)) any.emplace_back(JsonValue::Object{{"type", "boolean"}});
+  if (has(Takes::kBool)) any.push_back(of_type("boolean"));
   if (has(Takes::kInteger)) any.push_back(number_schema("integer", option.range));
   if (has(Takes::kShare)) any.push_back(JsonValue::Object{{"type", "number"}, {"exclusiveMinimum", 0}, {"exclusiveMaximum", 1}});
   if (has(Takes::kNumber)) any.push_back(number_schema("number", option.range));
@@ -131,11 +121,8 @@ JsonValue::Array alternatives(const Option& option) {
   if (has(Takes::kMessages))
     any.push_back(list_schema(JsonValue::Object{{"type", JsonValue::Array{"string", "array", "object"}}}, 0));
   else if (has(Takes::kTexts)) any.push_back(list_schema(text_schema(option), 0));
-  if (has(Takes::kEvery)) {
-    JsonValue every;
-    every.set("every", number_schema("integer", option.range));
-    any.push_back(object_schema(std::move(every), {JsonValue("every")}));
-  }
+  if (has(Takes::kEvery))
+    any.push_back(object_schema(JsonValue::Object{{"every", number_schema("integer", option.range)}}, {"every"}));
   if (has(Takes::kAxes)) {
     JsonValue axes;
     for (const std::string_view axis : kCountedAxes) axes.set(axis, number_schema("integer", option.range));
@@ -143,7 +130,7 @@ JsonValue::Array alternatives(const Option& option) {
   }
   if (has(Takes::kSources)) any.push_back(sources_schema());
   if (has(Takes::kLayouts)) any.push_back(layouts_schema());
-  if (has(Takes::kNull)) any.emplace_back(JsonValue::Object{{"type", "null"}});
+  if (has(Takes::kNull)) any.push_back(of_type("null"));
   return any;
 }
 
@@ -161,7 +148,7 @@ JsonValue option_schema(const Option& option) {
   } else if (any.size() == 1) {
     schema = std::move(any.front());
   } else {
-    schema.set("anyOf", JsonValue(std::move(any)));
+    schema = any_of(std::move(any));
   }
   schema.set("description", std::string(option.doc) + unit_text(option) + alias_text(option) + reserved_text(option));
   if (!option.fallback.empty()) schema.set("default", default_value(option));
@@ -182,9 +169,9 @@ JsonValue block_schema(const OptionBlock& block) {
   JsonValue schema = object_schema(std::move(properties), std::move(required));
   if (block.name == kModelBlock) schema.set("additionalProperties", true);
   JsonValue::Array either{schema};
-  if (block.name == "parallel") either.emplace_back(JsonValue::Object{{"type", "string"}});
+  if (block.name == "parallel") either.push_back(of_type("string"));
   if (block.name == "checkpoint") either.emplace_back(JsonValue::Object{{"enum", JsonValue::Array{JsonValue{}, false, 0}}});
-  if (either.size() > 1) schema = JsonValue::Object{{"anyOf", JsonValue(std::move(either))}};
+  if (either.size() > 1) schema = any_of(std::move(either));
   schema.set("description", block.doc);
   return schema;
 }
@@ -350,9 +337,8 @@ JsonValue options_schema() {
   }
   for (const OptionBlock& block : option_blocks())
     if (block.name.find('.') == block.name.npos) properties.set(block.name, block_schema(block));
-  JsonValue schema;
-  schema.set("$schema", "http://json-schema.org/draft-07/schema#");
-  schema.set("title", "Trident training configuration");
+  JsonValue schema = JsonValue::Object{{"$schema", "http://json-schema.org/draft-07/schema#"},
+                                       {"title", "Trident training configuration"}};
   const JsonValue root = object_schema(std::move(properties), std::move(required));
   for (const JsonMember& member : root.members()) schema.set(member.key, member.value);
   return schema;

@@ -457,14 +457,6 @@ std::vector<Option> log_and_gpu_options() {
   };
 }
 
-std::vector<Option> make_table() {
-  std::vector<Option> table;
-  for (auto* part : {run_options, model_options, parallel_options, adapter_options, number_options, data_options,
-                     eval_and_checkpoint_options, log_and_gpu_options})
-    for (Option& option : part()) table.push_back(std::move(option));
-  return table;
-}
-
 }  // namespace
 
 std::span<const OptionBlock> option_blocks() {
@@ -473,7 +465,13 @@ std::span<const OptionBlock> option_blocks() {
 }
 
 std::span<const Option> option_table() {
-  static const std::vector<Option> table = make_table();
+  static const std::vector<Option> table = [] {
+    std::vector<Option> all;
+    for (auto* part : {run_options, model_options, parallel_options, adapter_options, number_options, data_options,
+                       eval_and_checkpoint_options, log_and_gpu_options})
+      for (Option& option : part()) all.push_back(std::move(option));
+    return all;
+  }();
   return table;
 }
 
@@ -495,8 +493,7 @@ std::string_view block_of(const Option& option) {
 }
 
 std::string_view key_of(const Option& option) {
-  const auto dot = option.path.rfind('.');
-  return dot == std::string_view::npos ? option.path : option.path.substr(dot + 1);
+  return option.path.substr(option.path.rfind('.') + 1);
 }
 
 }  // namespace trident

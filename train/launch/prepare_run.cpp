@@ -17,7 +17,6 @@
 #include "core/file_io.h"
 #include "core/foreign_folder.h"
 #include "core/int_math.h"
-#include "core/printable.h"
 #include "core/shell_word.h"
 #include "data/dataset_files.h"
 #include "data/dataset_record.h"

@@ -1,6 +1,8 @@
 // Where the ranks of a run compute: what device = auto | cpu | cuda comes to on these machines, and a device for each rank.
 #pragma once
 
+#include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,10 +12,56 @@
 #include "device/device.h"
 #include "parallel/cuda/cuda_backend.h"
 #include "parallel/grid/parallel_context.h"
-#include "train/launch/gpu_search.h"
+#include "train/config/config_enums.h"
 #include "train/plan/run_plan.h"
 
 namespace trident {
+
+// ---- the search for GPUs, which ranks do together: which each process sees, which can be opened, how much memory they have left.
+// GPUs are told apart by GpuFacts::id, so it does not matter whether every process sees all GPUs of its node or a launcher shows
+// each its own.
+
+// A rank's place on a GPU.
+struct GpuSlot {
+  GpuFacts gpu;
+  int ranks = 1;                // of this run on that GPU
+  std::int64_t free_bytes = 0;  // of its memory, while the ranks have opened it and taken nothing yet
+};
+
+// The ranks' findings, in words and numbers. Only `gpu_slots` and `problem` differ between processes.
+struct GpuSearch {
+  std::vector<GpuSlot> gpu_slots;      // of this process's ranks; empty if one of them has no GPU
+  std::string problem;              // why not; empty if there are gpu_slots, or nobody looked
+  std::vector<std::string> gpus;   // names of the GPUs that ranks of the run compute on, each GPU once
+  std::vector<MemoryPool> memory;   // of these GPUs
+  std::vector<std::string> notes;   // one line each: GPUs left out, GPUs that somebody else uses, GPUs that ranks share
+};
+
+// Collective: every rank's text, by rank (ProcessWorld::all_gather).
+using ExchangeTexts = std::function<std::vector<std::string>(const std::string& mine)>;
+
+// The ranks of a run as this process sees them.
+struct RunRanks {
+  std::vector<int> mine;  // threads: all of them
+  ExchangeTexts exchange;
+};
+RunRanks thread_ranks(int ranks);
+
+// Collective over the run's processes; throws nothing of its own. `asked` = cpu looks for none, but takes part. Opens the GPUs that this process's
+// ranks compute on and no others; a GPU with a problem is left out, and all look again without it.
+GpuSearch look_for_gpus(AskedDevice asked, CudaBackend& cuda, const RunRanks& ranks);
+
+// Whether this process would take part in a search with a GPU. Where no process of a run would, each may search as
+// thread_ranks(1).
+bool sees_gpus(AskedDevice asked, CudaBackend& cuda);
+
+// Which of `GPUs` GPUs, seen by `ranks` ranks, is that of the rank: one each while there are enough, else neighbours share one.
+int gpu_of_rank(int rank, int ranks, int gpus);
+// The same for every rank, given the identities of the GPUs that it sees, as the place in that list; -1: it sees none. Ranks that see the same list
+// share it out among themselves.
+std::vector<int> assign_gpus(const std::vector<std::vector<std::string>>& seen);
+
+// ---- the choice
 
 struct DeviceChoice {
   DeviceKind kind = DeviceKind::kCpu;

@@ -25,67 +25,54 @@ void check_starts(std::span<const std::int32_t> starts, std::int64_t sequence) {
   }
 }
 
-// How many micro-batches have rotary positions of their own, and how many other ones.
-std::int64_t kinds_of_samples(const DataConfig& data, LossDetail detail, std::int64_t micro_batches) {
-  return detail == LossDetail::kOfTokens || data.reset_position_ids ? micro_batches : 1;
-}
-std::int64_t kinds_of_rows(const DataConfig& data, std::int64_t micro_batches) {
-  return data.reset_position_ids ? micro_batches : 1;
-}
-
 }  // namespace
 
-BatchSlots book_batch(const TrainConfig& config, const BatchConfig& batch, std::int64_t window, std::int64_t micro_batches,
-                      LossDetail detail, bool leaves_rows_out, ArenaPlan& arena_plan) {
-  const DataConfig& data = config.data;
+BatchTensors book_batch(const TrainConfig& config, const BatchConfig& batch, std::int64_t window, std::int64_t micro_batches,
+                        LossDetail detail, bool leaves_rows_out, ArenaPlan& arena_plan) {
   const std::int64_t m = micro_batches, tokens = batch.micro * batch.sequence, first_keys = first_keys_stride(batch);
-  const auto book = [&](const char* name, std::int64_t elements, DType dtype) {
-    return arena_plan.book(name, MemoryUse::kData, elements * size_of(dtype));
+  const auto book = [&](const char* name, DType dtype, const Shape& shape) {
+    return BookedTensor(arena_plan, name, MemoryUse::kData, dtype, shape);
   };
-  const bool hides = data.reset_attention_mask;
-  const auto book_if = [&](bool wanted, const char* name, std::int64_t elements, DType dtype) {
-    return wanted ? book(name, elements, dtype) : ArenaSlot{};
+  const auto book_if = [&](bool wanted, const char* name, DType dtype, const Shape& shape) {
+    return wanted ? book(name, dtype, shape) : BookedTensor();
   };
-  return {book("tokens", m * tokens, DType::kI32),
-          book("targets", m * tokens, DType::kI32),
-          book("positions by row", kinds_of_rows(data, m) * tokens, DType::kI32),
-          book("positions by sample", kinds_of_samples(data, detail, m) * tokens, DType::kI32),
-          book_if(hides, "first keys", m * first_keys, DType::kI32),
-          book_if(window > 0 && window < batch.sequence, "first keys in windows", (hides ? m : 1) * first_keys, DType::kI32),
-          book("sample numbers", m * batch.micro, DType::kI64),
-          book("losses", m, DType::kF64),
-          book_if(detail == LossDetail::kOfTokens || config.loss.is_dpo(), "losses of tokens", m * tokens, DType::kF32),
-          book_if(config.loss.weighs_rows() && detail == LossDetail::kOfBatches, "weights of targets", m * tokens, DType::kF32),
-          book_if(detail == LossDetail::kOfTokens || config.counts_correct(), "logits of targets", m * tokens, DType::kF32),
-          book_if(leaves_rows_out, "order of rows", 2 * m * tokens, DType::kI32)};
+  const bool hides = config.data.reset_attention_mask, restarts = config.data.reset_position_ids;
+  const bool of_tokens = detail == LossDetail::kOfTokens;
+  return {book("tokens", DType::kI32, {m, tokens}),
+          book("targets", DType::kI32, {m, tokens}),
+          book("positions by row", DType::kI32, {restarts ? m : 1, tokens}),
+          book("positions by sample", DType::kI32, {of_tokens || restarts ? m : 1, tokens}),
+          book_if(hides, "first keys", DType::kI32, {m, first_keys}),
+          book_if(window > 0 && window < batch.sequence, "first keys in windows", DType::kI32, {hides ? m : 1, first_keys}),
+          book("sample numbers", DType::kI64, {m, batch.micro}),
+          book("losses", DType::kF64, {m}),
+          book_if(of_tokens || config.loss.is_dpo(), "losses of tokens", DType::kF32, {m, tokens}),
+          book_if(config.loss.weighs_rows() && !of_tokens, "weights of targets", DType::kF32, {m, tokens}),
+          book_if(of_tokens || config.counts_correct(), "logits of targets", DType::kF32, {m, tokens}),
+          book_if(leaves_rows_out, "order of rows", DType::kI32, {2 * m, tokens})};
+}
+
+void BatchTensors::bind(Arena& arena) {
+  for (BookedTensor* const tensor : {&tokens, &targets, &positions_by_row, &positions_by_sample, &first_key, &first_key_in_window,
+                                     &samples, &losses, &token_losses, &row_weights, &target_logits, &row_order})
+    tensor->bind(arena);
 }
 
 BatchBuffers::BatchBuffers(const RunPlan& plan, Device& device, int stage, LossDetail detail, ArenaPlan& arena_plan)
     : plan_(plan), device_(device), stage_(stage), detail_(detail),
       angles_(plan.model, detail == LossDetail::kOfTokens ? plan.num_micro_batches * plan.config.batch.micro : 0,
               plan.config.batch.sequence, arena_plan) {
-  slots_ = book_batch(plan_.config, plan_.config.batch, plan_.model.sliding_window, plan_.num_micro_batches, detail_,
-                      plan_.leaves_rows_out, arena_plan);
+  tensors_ = book_batch(plan_.config, plan_.config.batch, plan_.model.sliding_window, plan_.num_micro_batches, detail_,
+                        plan_.leaves_rows_out, arena_plan);
 }
 
 void BatchBuffers::bind(Arena& arena) {
   const std::int64_t m = plan_.num_micro_batches, b = plan_.config.batch.micro, t = plan_.config.batch.sequence;
   angles_.bind(arena);
-  tokens_ = arena.grant(slots_.tokens, DType::kI32, {m, t * b});
-  targets_ = arena.grant(slots_.targets, DType::kI32, {m, t * b});
+  tensors_.bind(arena);
   const bool hides = plan_.config.data.reset_attention_mask;
-  const std::int64_t rows = kinds_of_rows(plan_.config.data, m), kinds = kinds_of_samples(plan_.config.data, detail_, m);
-  const std::int64_t windows = plan_.window() == 0 ? 0 : hides ? m : 1, stride = first_keys_stride(plan_.config.batch);
-  positions_by_row_ = arena.grant(slots_.positions_by_row, DType::kI32, {rows, t * b});
-  positions_by_sample_ = arena.grant(slots_.positions_by_sample, DType::kI32, {kinds, b * t});
-  if (hides) first_key_ = arena.grant(slots_.first_key, DType::kI32, {m, stride});
-  if (windows > 0) first_key_in_window_ = arena.grant(slots_.first_key_in_window, DType::kI32, {windows, stride});
-  samples_ = arena.grant(slots_.samples, DType::kI64, {m, b});
-  losses_ = arena.grant(slots_.losses, DType::kF64, {m});
-  if (has_token_losses()) token_losses_ = arena.grant(slots_.token_losses, DType::kF32, {m, t * b});
-  if (weighs()) row_weights_ = arena.grant(slots_.row_weights, DType::kF32, {m, t * b});
-  if (has_target_logits()) target_logits_ = arena.grant(slots_.target_logits, DType::kF32, {m, t * b});
-  if (plan_.leaves_rows_out) row_order_ = arena.grant(slots_.row_order, DType::kI32, {2 * m, t * b});
+  const std::int64_t rows = tensors_.positions_by_row.shape()[0], kinds = tensors_.positions_by_sample.shape()[0];
+  const std::int64_t windows = plan_.window() == 0 ? 0 : tensors_.first_key_in_window.shape()[0];
   if (device_.has_bytes()) {
     if (plan_.needs_starts(stage_)) host_.document_starts.resize(static_cast<std::size_t>(m * t * b));
     host_.first_key_in_window.resize(static_cast<std::size_t>(windows * t * b));
@@ -109,31 +96,32 @@ void BatchBuffers::bind(Arena& arena) {
   for (std::int64_t k = 0; k < m && plan_.config.loss.is_dpo(); ++k) weigh_.emplace_back([this, k] { judge_pairs(k); });
   for (std::int64_t k = 0; k < m; ++k) {
     MicroBatch& mb = micro_batches_[static_cast<std::size_t>(k)];
-    mb.tokens = tokens_.rows(k, 1).flat();
-    mb.targets = targets_.rows(k, 1).flat();
-    mb.positions_by_row = positions_by_row_.rows(k % rows, 1).flat();
-    mb.positions_by_sample = positions_by_sample_.rows(k % kinds, 1).reshape({b, t});
-    if (hides) mb.first_key = first_keys(first_key_, k).reshape({b, t});
-    if (windows > 0) mb.first_key_in_window = first_keys(first_key_in_window_, k % windows).reshape({b, t});
-    mb.samples = samples_.rows(k, 1).flat();
-    mb.loss = losses_.range(k, 1);
-    if (has_token_losses()) mb.token_losses = token_losses_.rows(k, 1).flat();
-    if (has_target_logits()) mb.target_logits = target_logits_.rows(k, 1).flat();
+    mb.tokens = tensors_.tokens.rows(k, 1).flat();
+    mb.targets = tensors_.targets.rows(k, 1).flat();
+    mb.positions_by_row = tensors_.positions_by_row.rows(k % rows, 1).flat();
+    mb.positions_by_sample = tensors_.positions_by_sample.rows(k % kinds, 1).reshape({b, t});
+    if (hides) mb.first_key = first_keys(tensors_.first_key, k).reshape({b, t});
+    if (windows > 0) mb.first_key_in_window = first_keys(tensors_.first_key_in_window, k % windows).reshape({b, t});
+    mb.samples = tensors_.samples.rows(k, 1).flat();
+    mb.loss = tensors_.losses.range(k, 1);
+    if (has_token_losses()) mb.token_losses = tensors_.token_losses.rows(k, 1).flat();
+    if (has_target_logits()) mb.target_logits = tensors_.target_logits.rows(k, 1).flat();
     const auto likely = static_cast<std::int64_t>(plan_.config.data.counted_share * static_cast<double>(t * b));  // before a load
     if (plan_.leaves_rows_out)
-      mb.loss_order = {row_order_.rows(k, 1).flat(), row_order_.rows(m + k, 1).flat(), std::max<std::int64_t>(likely, 1)};
+      mb.loss_order = {tensors_.row_order.rows(k, 1).flat(), tensors_.row_order.rows(m + k, 1).flat(),
+                       std::max<std::int64_t>(likely, 1)};
   }
 }
 
 void BatchBuffers::write_positions() {
   const std::int64_t b = plan_.config.batch.micro, t = plan_.config.batch.sequence;
   std::vector<std::int32_t>&by_row = host_.positions_by_row, &by_sample = host_.positions_by_sample;
-  by_row.resize(static_cast<std::size_t>(positions_by_row_.shape().num_elements()));
-  by_sample.resize(static_cast<std::size_t>(positions_by_sample_.shape().num_elements()));
+  by_row.resize(static_cast<std::size_t>(tensors_.positions_by_row.shape().num_elements()));
+  by_sample.resize(static_cast<std::size_t>(tensors_.positions_by_sample.shape().num_elements()));
   for (std::size_t i = 0; i < by_row.size(); ++i) by_row[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) / b % t);
   for (std::size_t i = 0; i < by_sample.size(); ++i) by_sample[i] = static_cast<std::int32_t>(static_cast<std::int64_t>(i) % t);
-  device_.write(device_.compute_stream(), positions_by_row_, by_row.data());
-  device_.write(device_.compute_stream(), positions_by_sample_, by_sample.data());
+  device_.write(device_.compute_stream(), tensors_.positions_by_row, by_row.data());
+  device_.write(device_.compute_stream(), tensors_.positions_by_sample, by_sample.data());
 }
 
 // Cuts out micro-batch k's, i32 [b*T].
@@ -154,8 +142,8 @@ void BatchBuffers::write_first_keys() {
     for (std::int64_t at = 0, k = 0; at < std::ssize(from); at += plan_.config.batch.micro * t)
       device_.write(device_.compute_stream(), first_keys(to, k++), from.data() + at);
   };
-  write(first_key_in_window_, in_window);
-  if (hides) write(first_key_, host_.document_starts);
+  write(tensors_.first_key_in_window, in_window);
+  if (hides) write(tensors_.first_key, host_.document_starts);
 }
 
 BatchBuffers::Seen BatchBuffers::seen() const {
@@ -202,8 +190,8 @@ void BatchBuffers::set_positions(const SampleTokens& tokens, const ModelConstant
     mb.rope_cos = angles_.cos(k * b, b);
     mb.rope_sin = angles_.sin(k * b, b);
   }
-  device_.write(device_.compute_stream(), positions_by_sample_, host_.positions_by_sample.data());
-  if (restarts()) device_.write(device_.compute_stream(), positions_by_row_, host_.positions_by_row.data());
+  device_.write(device_.compute_stream(), tensors_.positions_by_sample, host_.positions_by_sample.data());
+  if (restarts()) device_.write(device_.compute_stream(), tensors_.positions_by_row, host_.positions_by_row.data());
 }
 
 void BatchBuffers::load(const LoadSamples& load, std::int64_t batch, const BatchSlicing& slicing, int data) {
@@ -235,10 +223,10 @@ void BatchBuffers::load(const LoadSamples& load, std::int64_t batch, const Batch
     counted_ = std::ranges::count_if(host_.targets, [](std::int32_t target) { return target >= 0; });
   if (is_last() && weighs()) sequences_ = share_among_targets(1);
   Stream& stream = device_.compute_stream();
-  if (is_first()) device_.write(stream, tokens_, host_.tokens.data());
+  if (is_first()) device_.write(stream, tensors_.tokens, host_.tokens.data());
   if (is_last() && plan_.leaves_rows_out) order_rows();
-  if (is_last()) write_rows<std::int32_t>(targets_, host_.targets, host_.targets_by_place);
-  device_.write(stream, samples_, host_.samples.data());
+  if (is_last()) write_rows<std::int32_t>(tensors_.targets, host_.targets, host_.targets_by_place);
+  device_.write(stream, tensors_.samples, host_.samples.data());
 }
 
 void BatchBuffers::order_rows() {
@@ -255,7 +243,7 @@ void BatchBuffers::order_rows() {
     }
     micro_batches_[k].loss_order.count = std::max<std::int64_t>(1, static_cast<std::int64_t>(counted));
   }
-  device_.write(device_.compute_stream(), row_order_, host_.row_order.data());
+  device_.write(device_.compute_stream(), tensors_.row_order, host_.row_order.data());
 }
 
 template <class T>
@@ -312,13 +300,13 @@ std::int64_t BatchBuffers::share_among_targets(double targets) {
 void BatchBuffers::weigh_sequences(double targets) {
   if (!device_.has_bytes() || !is_last()) return;
   share_among_targets(targets);
-  write_rows<float>(row_weights_, host_.row_weights, host_.floats_by_place);
+  write_rows<float>(tensors_.row_weights, host_.row_weights, host_.floats_by_place);
 }
 
 void BatchBuffers::use_row_weights(bool weighted) {
   for (std::int64_t k = 0; k < plan_.num_micro_batches; ++k) {
     MicroBatch& mb = micro_batches_[static_cast<std::size_t>(k)];
-    mb.row_weights = weighted ? row_weights_.rows(k, 1).flat() : TensorView();
+    mb.row_weights = weighted ? tensors_.row_weights.rows(k, 1).flat() : TensorView();
     mb.weigh = weighted && plan_.config.loss.is_dpo() ? &weigh_[static_cast<std::size_t>(k)] : nullptr;
   }
 }
@@ -363,7 +351,7 @@ void BatchBuffers::judge_pairs(std::int64_t k) {
   const auto rows = static_cast<std::size_t>(plan_.config.batch.micro * plan_.config.batch.sequence);
   const auto part = [&](std::vector<float>& all) { return std::span(all).subspan(static_cast<std::size_t>(k) * rows, rows); };
   Stream& stream = device_.compute_stream();
-  device_.read(stream, part(host_.token_losses).data(), token_losses_.rows(k, 1).flat());
+  device_.read(stream, part(host_.token_losses).data(), tensors_.token_losses.rows(k, 1).flat());
   std::ranges::fill(part(host_.row_weights), 0.0f);
   double& loss = host_.losses[static_cast<std::size_t>(k)];
   loss = 0;
@@ -377,21 +365,21 @@ void BatchBuffers::judge_pairs(std::int64_t k) {
         for (std::int64_t s = rows.first; s < rows.end; ++s)
           host_.row_weights[row(k, s, i)] = static_cast<float>(pair_targets_ * by_nats);
     });
-  device_.write(stream, row_weights_.rows(k, 1).flat(), part(host_.row_weights).data());
+  device_.write(stream, tensors_.row_weights.rows(k, 1).flat(), part(host_.row_weights).data());
 }
 
 std::span<const double> BatchBuffers::read_losses() {
-  if (!judges_pairs_) device_.read(device_.compute_stream(), host_.losses.data(), losses_);
+  if (!judges_pairs_) device_.read(device_.compute_stream(), host_.losses.data(), tensors_.losses);
   return host_.losses;
 }
 
 std::span<const float> BatchBuffers::read_token_losses() {
-  read_rows(host_.token_losses, token_losses_);
+  read_rows(host_.token_losses, tensors_.token_losses);
   return host_.token_losses;
 }
 
 std::span<const float> BatchBuffers::read_target_logits() {
-  read_rows(host_.target_logits, target_logits_);
+  read_rows(host_.target_logits, tensors_.target_logits);
   return host_.target_logits;
 }
 

@@ -24,15 +24,17 @@ using LoadSamples = std::function<void(std::int64_t first, std::int64_t count, c
 // kOfTokens: every token's loss beside each micro-batch's, and how far its logit is below the largest.
 enum class LossDetail : std::uint8_t { kOfBatches, kOfTokens };
 
-// The ranges of an arena that hold them. Ranges that a run does not need have no bytes.
-struct BatchSlots {
-  ArenaSlot tokens, targets, positions_by_row, positions_by_sample, first_key, first_key_in_window, samples, losses, token_losses;
-  ArenaSlot row_weights, target_logits, row_order;
+// The tensors on the device; one that a run does not need is not booked.
+struct BatchTensors {
+  BookedTensor tokens, targets, positions_by_row, positions_by_sample, first_key, first_key_in_window, samples, losses;
+  BookedTensor token_losses, row_weights, target_logits;
+  BookedTensor row_order;  // [2m, T*b]: RowOrder::row_of of each micro-batch, then place_of
+  void bind(Arena& arena);
 };
 // Books them for `micro_batches` of batch.micro samples of batch.sequence tokens, of a run of `config`. `window`:
 // ModelConfig::sliding_window. `leaves_rows_out`: RunPlan's.
-BatchSlots book_batch(const TrainConfig& config, const BatchConfig& batch, std::int64_t window, std::int64_t micro_batches,
-                      LossDetail detail, bool leaves_rows_out, ArenaPlan& arena_plan);
+BatchTensors book_batch(const TrainConfig& config, const BatchConfig& batch, std::int64_t window, std::int64_t micro_batches,
+                        LossDetail detail, bool leaves_rows_out, ArenaPlan& arena_plan);
 
 // m micro-batches of b samples of T tokens. What is read or written on the device is so on its compute stream.
 class BatchBuffers {
@@ -124,10 +126,7 @@ class BatchBuffers {
   LossDetail detail_;
   std::int64_t counted_ = 0, sequences_ = 0;
   SequenceRotations angles_;  // of each sample, with kOfTokens
-  BatchSlots slots_;
-  TensorView tokens_, targets_, positions_by_row_, positions_by_sample_, first_key_, first_key_in_window_, samples_, losses_;
-  TensorView token_losses_, row_weights_, target_logits_;
-  TensorView row_order_;  // [2m, T*b]: RowOrder::row_of of each micro-batch, then place_of
+  BatchTensors tensors_;
   struct {  // the same in host memory, on the way to the device and back
     std::vector<std::int32_t> tokens, targets, positions_by_row, positions_by_sample;
     std::vector<std::int32_t> document_starts, first_key_in_window;  // [m, b, T]

@@ -392,8 +392,7 @@ void RankLoop::log(const StepResult& result, double seconds) {
 void RankLoop::evaluate() {
   set_phase(RunPhase::kEvaluating);
   EvalResult mean;
-  EvalMetrics metrics;
-  metrics.step = updates();
+  EvalMetrics metrics{.step = updates(), .valid = {}, .sets = {}};
   std::int64_t all_batches = 0, batches_before = 0;  // of the sets before
   double left_out = 0;                               // weight of the sets that have no loss
   const std::int64_t global = plan_.config.batch.global;

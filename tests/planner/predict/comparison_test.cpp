@@ -7,7 +7,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <numeric>
 #include <string>
 #include <vector>
 

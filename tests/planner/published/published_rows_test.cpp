@@ -2,7 +2,6 @@
 // listed.
 #include <gtest/gtest.h>
 
-#include <array>
 #include <string>
 #include <vector>
 
