@@ -71,7 +71,8 @@
       make('button', tools, {type: 'button', textContent: '+', title: 'zoom in', onclick: () => this.zoom(0.5, middle())});
       make('button', tools, {type: 'button', textContent: '−', title: 'zoom out', onclick: () => this.zoom(2, middle())});
       make('button', tools, {type: 'button', textContent: 'whole', title: 'all of it', onclick: () => this.show(0, this.end)});
-      const hint = 'Ctrl + wheel or pinch zooms (after a click the wheel alone), dragging moves, a double click shows all.';
+      const hint = 'Ctrl + wheel or pinch zooms (after a click the wheel alone, or keys + and −), dragging or ← → moves, ' +
+        'a double click or Home shows all.';
       make('span', tools, {textContent: hint});
     }
 
