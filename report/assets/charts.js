@@ -114,6 +114,9 @@
     plot.setLegend({idxs: plot.data.map((values, number) => (number ? lastValue(plot, number, last) : last))}, false);
   }
 
+  // Choices outlive the reload of a page that is written again.
+  const kept = (() => { try { return sessionStorage; } catch { return {}; } })();
+
   // What a reader may choose: smoothing, a logarithmic axis, and another x axis where there is one.
   function addTools(element, data, choice, redraw) {
     const tools = document.createElement('div');
@@ -121,7 +124,14 @@
     const add = (text, tag, properties, onchange) => {
       const label = document.createElement('label'), input = Object.assign(document.createElement(tag), properties);
       label.append(text, input);
-      input.addEventListener('input', () => { onchange(input); redraw(); });
+      const key = `${location.pathname} ${element.dataset.number} ${text}`;
+      const property = properties.type === 'checkbox' ? 'checked' : 'value';
+      if (kept[key]) input[property] = JSON.parse(kept[key]), onchange(input);
+      input.addEventListener('input', () => {
+        onchange(input);
+        kept[key] = JSON.stringify(input[property]);
+        redraw();
+      });
       tools.append(label);
     };
     add('smoothing ', 'input', {type: 'range', min: 0, max: 0.99, step: 0.01, value: 0}, (it) => { choice.smoothing = Number(it.value); });
@@ -131,7 +141,8 @@
     element.before(tools);
   }
 
-  for (const element of document.querySelectorAll('.chart')) {
+  for (const [number, element] of document.querySelectorAll('.chart').entries()) {
+    element.dataset.number = number;
     const data = JSON.parse(element.querySelector('script').textContent);
     if (!data.lines.some((line) => line.x.length)) {
       element.textContent = 'Nothing to draw.';
