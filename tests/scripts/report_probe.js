@@ -58,6 +58,25 @@
     said = tip.style.display === 'block' ? tip.textContent : '';
   }
   expect(/^[a-z, ]+, micro-batch [0-9]+, [0-9.]+ (ns|µs|ms|s)\n/.test(said), 'the tip says: ' + said);
+  const luminance = (color) => [0.2126, 0.7152, 0.0722].reduce((sum, share, i) => sum + share * (color[i] / 255) ** 2.2, 0);
+  const rgb = (style) => [1, 3, 5].map((at) => parseInt(style.slice(at, at + 2), 16)), rects = [];
+  const {fillRect, fillText} = CanvasRenderingContext2D.prototype;
+  CanvasRenderingContext2D.prototype.fillRect = function (x, y, width, height) {
+    rects.push({x, y, right: x + width, bottom: y + height, style: this.fillStyle});
+    fillRect.call(this, x, y, width, height);
+  };
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y, ...most) {
+    if (this.canvas === canvas && this.textAlign === 'center' && y > 22) {  // below the axis, on a span
+      const span = rects.findLast((rect) => rect.x <= x && x <= rect.right && rect.y <= y && y <= rect.bottom);
+      const [dark, light] = [this.fillStyle, span.style].map((style) => luminance(rgb(style))).sort((a, b) => a - b);
+      expect((light + 0.05) / (dark + 0.05) >= 4.4, `the number ${text} is hard to read in ${this.fillStyle}`);
+    }
+    fillText.call(this, text, x, y, ...most);
+  };
+  for (const key of '++++++') {  // until spans have numbers
+    canvas.dispatchEvent(new KeyboardEvent('keydown', {key}));
+    await frame();
+  }
   for (const [key, changes] of [['+', true], ['Home', false]]) {
     canvas.dispatchEvent(new KeyboardEvent('keydown', {key}));
     await frame();
