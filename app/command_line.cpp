@@ -276,10 +276,27 @@ std::string other_program() {
   return std::filesystem::equivalent(taken, program, failed) ? "" : fmt::format("TRIDENT={} ", for_shell(program));
 }
 
+// Flags as they are typed: neither the value that one has by itself, in braces, nor how many words its value has.
+class FlagFormatter : public CLI::Formatter {
+ public:
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+    const std::string name = CLI::Formatter::make_option_name(option, is_positional);
+    const std::size_t brace = name.find('{');
+    return brace == name.npos ? name : name.substr(0, brace) + "[=TEXT]";
+  }
+  std::string make_option_opts(const CLI::Option* option) const override {
+    std::string text = CLI::Formatter::make_option_opts(option);
+    const std::string count = fmt::format(" x {}", option->get_expected());
+    if (const std::size_t at = text.find(count); at != text.npos) text.erase(at, count.size());
+    return text;
+  }
+};
+
 }  // namespace
 
 bool parse_flags(CLI::App& app, const Arguments& arguments, const CommandContext& context, const FlagTexts& texts) {
   app.allow_extras();
+  app.formatter(std::make_shared<FlagFormatter>());
   if (texts.all) app.set_help_all_flag("--help-all", "print everything: also how ranks start, exit codes, keys");
   try {
     app.parse(Arguments(arguments.rbegin(), arguments.rend()));  // CLI11 wants them last first

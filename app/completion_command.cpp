@@ -115,7 +115,7 @@ std::vector<CompletionFlag> flags_of_help(const std::string& help) {
     CompletionFlag flag;
     if (gap != line.npos) flag.description = line.substr(line.find_first_not_of(' ', gap));
     if (names.size() > 3 && names[2] == ',') flag.short_name = names.substr(0, 2), names.erase(0, 3);
-    flag.name = names.substr(0, names.find('{'));
+    flag.name = names.substr(0, names.find('['));
     if (!value.empty()) flag.value = value_kind(flag.name);
     if (flag.name == "--print-config") flag.value = Value::kOptional, flag.values = {"json", "origins"};
     flags.push_back(std::move(flag));

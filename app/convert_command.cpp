@@ -100,10 +100,11 @@ void convert_command(const Arguments& arguments, const CommandContext& context) 
                  "hf DIR: a Hugging Face folder; ckpt DIR: a checkpoint, or the newest in a folder of them; peft BASE ADAPTER: a "
                  "Hugging Face folder, and a PEFT folder (adapter_config.json) that is merged into it")
       ->expected(1, 3)
+      ->type_name("KIND DIR")
       ->required();
   app.add_option("--to", to,
                  "ckpt DIR, hf DIR, or peft DIR for the adapters of a run's checkpoint: the folder to write, which is not there "
-                 "yet")->expected(2)->required();
+                 "yet")->expected(2)->type_name("KIND DIR")->required();
   app.add_option("--dtype", dtype,
                  "of the weights written: fp32, bf16 or fp16; not given: as they are. fp32 takes a checkpoint's masters");
   app.add_option(

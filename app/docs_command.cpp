@@ -33,7 +33,8 @@ constexpr std::pair<std::string_view, std::string_view> kOtherWords[] = {
     {"generation", "generate inference"},
     {"evaluation", "eval"},
     {"slurm", "mpi cluster nodes launch"},
-    {"logs", "report metrics tensorboard"},
+    {"stopping", "exit exit-codes signals supervise elastic"},
+    {"logs", "report metrics tensorboard wandb weights-and-biases mlflow prometheus"},
 };
 
 std::string page_hint(std::string_view word, const std::vector<std::string>& pages) {

@@ -68,6 +68,7 @@ double axis_position(double value, const NumberRange& range, AxisScale scale) {
 
 std::string short_number(double value) {
   const double size = std::abs(value);
+  if (size >= 1e15) return fmt::format("{:.4g}", value);
   for (const auto& [from, unit, suffix] : {std::tuple(1e12, 1e12, "T"), std::tuple(1e9, 1e9, "G"), std::tuple(1e6, 1e6, "M")})
     if (size >= from) return fmt::format("{:.4g}{}", value / unit, suffix);
   return size >= 1e3 ? with_commas(std::llround(value)) : fmt::format("{:.4g}", value);

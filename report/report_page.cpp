@@ -135,7 +135,12 @@ class PageWriter {
     if (!table.folded) title(table.title);
     const std::size_t columns = table.columns.size();
     const auto cell = [&](std::string_view tag, std::string_view text, std::size_t column, std::size_t span = 1) {
-      body_ += fmt::format("<{0}{1}{2}>{3}</{0}>", tag, table.columns[column].words || span > 1 ? "" : " class=\"n\"",
+      constexpr std::size_t kLong = 18;  // bytes of a text that is not to stand in a column of single words
+      body_ += fmt::format("<{0}{1}{2}>{3}</{0}>", tag,
+                           span > 1                              ? ""
+                           : !table.columns[column].words        ? " class=\"n\""
+                           : tag == "td" && text.size() >= kLong ? " class=\"text\""
+                                                                 : "",
                            span > 1 ? fmt::format(" colspan=\"{}\"", span) : "", html_escaped(text));
     };
     constexpr std::size_t kMany = 12;

@@ -36,9 +36,9 @@ std::string valid_of(const RunFolder& run, const JsonValue& record) {
   return all;
 }
 
-// A line of each run that has the value; of evaluations one of each validation data.
+// A line of each run that has the value; of evaluations one of each validation data. A name that is alone is the plot's title.
 void add_lines(LinePlot& plot, const std::vector<RunFolder>& runs, std::string_view name,
-               std::vector<JsonValue> RunFolder::*records, std::string_view key, Hue hue, bool dashed) {
+               std::vector<JsonValue> RunFolder::*records, std::string_view key, Hue hue, bool dashed, bool is_alone = false) {
   for (std::size_t r = 0; r < runs.size(); ++r) {
     const RunFolder& run = runs[r];
     if (!has(run.*records, key)) continue;
@@ -57,7 +57,7 @@ void add_lines(LinePlot& plot, const std::vector<RunFolder>& runs, std::string_v
     std::size_t others = 0;
     for (auto& [of, line] : lines) {
       line.name = lines.size() == 1 || of.empty() ? std::string(name) : fmt::format("{}, {}", name, of);
-      if (runs.size() > 1) line.name = fmt::format("{}, {}", run.name, line.name);
+      if (runs.size() > 1) line.name = is_alone ? run.name : fmt::format("{}, {}", run.name, line.name);
       line.hue = runs.size() > 1 ? hue_of(r) : others == 0 ? hue : hue_of(static_cast<std::size_t>(hue) + others);
       line.dashed = dashed, line.marked = line.points.size() <= 30;
       plot.lines.push_back(std::move(line));
@@ -83,21 +83,45 @@ void add_starts(LinePlot& plot, const RunFolder& run) {
   if (!line.points.empty()) plot.lines.push_back(std::move(line));
 }
 
+// The loss of each validation set, where there are several.
+void add_sets(LinePlot& plot, const std::vector<RunFolder>& runs) {
+  for (std::size_t r = 0; r < runs.size(); ++r) {
+    std::map<std::string, PlotLine> lines;
+    for (const JsonValue& record : runs[r].evals) {
+      for (const JsonMember& set : record.members_at("sets")) {
+        PlotLine& line = lines[set.key];
+        line.points.push_back({number(record, "step"), number(set.value, "loss")});
+        line.other_x.push_back(tokens_at(runs[r], number(record, "step")));
+      }
+    }
+    for (auto& [set, line] : lines) {
+      line.name = runs.size() > 1 ? fmt::format("{}, {}", runs[r].name, set) : set;
+      line.hue = hue_of(plot.lines.size()), line.marked = line.points.size() <= 30;
+      plot.lines.push_back(std::move(line));
+    }
+  }
+}
+
 }  // namespace
 
 ReportSection curves_section(const std::vector<RunFolder>& runs) {
   const bool learns_from_pairs = std::ranges::any_of(runs, [](const RunFolder& run) { return has(run.metrics, "margin"); });
   ReportSection section{"Curves", {}};
-  const auto add = [&](const std::string& title, const std::string& unit, std::string_view name, std::string_view key, Hue hue,
+  const auto add = [&](const std::string& title, const std::string& y_label, std::string_view name, std::string_view key, Hue hue,
                        std::string_view of_evaluations = "") {
     LinePlot plot;
-    plot.title = title, plot.x_label = "step", plot.other_x_label = "tokens", plot.y_label = unit;
-    add_lines(plot, runs, name, &RunFolder::metrics, key, hue, false);
+    plot.title = title, plot.x_label = "step", plot.other_x_label = "tokens", plot.y_label = y_label;
+    add_lines(plot, runs, name, &RunFolder::metrics, key, hue, false, of_evaluations.empty());
     add_lines(plot, runs, "validation", &RunFolder::evals, of_evaluations, Hue::kOrange, runs.size() > 1);
     if (runs.size() == 1 && key == "loss") add_starts(plot, runs.front());
     if (!plot.lines.empty()) section.blocks.emplace_back(std::move(plot));
   };
-  add("Loss", learns_from_pairs ? "per pair" : "nats per token", "training", "loss", Hue::kBlue, "valid_loss");
+  const std::string unit = learns_from_pairs ? "per pair" : "nats per token";
+  add("Loss", unit, "training", "loss", Hue::kBlue, "valid_loss");
+  LinePlot sets;
+  sets.title = "Validation loss by set", sets.x_label = "step", sets.other_x_label = "tokens", sets.y_label = unit;
+  add_sets(sets, runs);
+  if (!sets.lines.empty()) section.blocks.emplace_back(std::move(sets));
   add("Token accuracy", "share of counted targets", "training", "mean_token_accuracy", Hue::kBlue, "valid_mean_token_accuracy");
   add("Pairs", "accuracy", "training", "accuracy", Hue::kBlue, "valid_accuracy");
   add("Margin", "of rewards", "training", "margin", Hue::kBlue, "valid_margin");

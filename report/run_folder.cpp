@@ -124,7 +124,7 @@ class FolderReader {
     folder_.metrics = records(kMetrics, most_lines);
     folder_.timing = records("timing.jsonl", most_lines);
     folder_.evals = records("eval.jsonl", most_lines);
-    folder_.samples = records("samples.jsonl", 20);
+    folder_.samples = records("samples.jsonl", most_lines);
     return std::move(folder_);
   }
 

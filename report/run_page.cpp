@@ -25,7 +25,7 @@ namespace {
 
 constexpr std::size_t kMostPageBytes = 4'000'000;
 // A page shows at most so many of anything; more is for programs.
-constexpr std::size_t kMostRows = 400, kMostLines = 100, kMostTextBytes = 4000, kMostNameBytes = 200;
+constexpr std::size_t kMostRows = 400, kMostLines = 100, kMostTextBytes = 4000, kMostNameBytes = 200, kMostSampledSteps = 12;
 
 std::string text_of(const JsonValue& value) { return value.is_string() ? value.as_string() : ""; }
 
@@ -69,6 +69,25 @@ double last_step_of(const RunFolder& run) {
   return std::isfinite(step) ? step : logged_step(run);
 }
 
+// The time of all starts, as far as the log says; elapsed_s begins anew with each.
+double seconds_of(const RunFolder& run) {
+  const std::vector<double> starts = start_times(run.run);
+  double seconds = 0, before = 0, start = 0;
+  for (const JsonValue& record : run.metrics) {
+    const double now = number(record, "elapsed_s");
+    const auto writer = static_cast<double>(start_of(record, starts));
+    if (std::exchange(start, writer) != writer || now < before) seconds += std::exchange(before, 0);
+    if (std::isfinite(now)) before = now;
+  }
+  return seconds + before > 0 ? seconds + before : kNone;
+}
+
+// A run by run.epochs has its steps beside the keys.
+double steps_of(const RunFolder& run) {
+  const JsonValue& asked = run.config.get("run").get("steps");
+  return number(asked.is_null() ? run.config.get("resolved").get("steps") : asked);
+}
+
 // ---- the runs
 
 // "12.34M parameters on 32 ranks, zero1, fp32; earlier starts had 8 ranks", as far as plan.json, of the last start, says it.
@@ -106,9 +125,11 @@ bool ended_badly(const JsonValue& start) {
   return !(code == 0 || code == exit_status(ExitCode::kRequeue) || code > 128);
 }
 
-std::optional<Table> starts_table(const RunFolder& run) {
-  Table table{"", {{"began", true}, {"at step"}, {"ranks"}, {"layout", true}, {"hosts", true}, {"version", true}, {"command", true},
-                   {"end", true}}};
+// The starts, and by themselves their commands, which are long.
+std::pair<Table, Table> starts_tables(const RunFolder& run) {
+  Table table{"", {{"began", true}, {"at step"}, {"ranks"}, {"layout", true}, {"hosts", true}, {"version", true}, {"end", true}}};
+  Table commands{"Commands", {{"began", true}, {"command", true}}};
+  commands.folded = true;
   const JsonValue::Array& starts = run.run.items_at("starts");
   if (starts.size() > kMostRows) table.title = fmt::format("The last {} of {} starts", kMostRows, with_commas(std::ssize(starts)));
   for (const JsonValue& start : std::span(starts).last(std::min(starts.size(), kMostRows))) {
@@ -118,11 +139,12 @@ std::optional<Table> starts_table(const RunFolder& run) {
                                               step_text(number(*ended, "step")), number(*ended, "exit_code"), ended->text_at("why"))
                             : &start == &starts.back() ? state_text(run)
                                                        : "killed or cut off";
-    table.rows.push_back({time_text(start, "time"), step_text(number(start, "step")), step_text(number(start, "ranks")),
-                          start_layout(start), joined(start.items_at("hosts"), ", "), start.text_at("version"), command_text(start),
-                          end});
+    const std::string began = time_text(start, "time");
+    table.rows.push_back({began, step_text(number(start, "step")), step_text(number(start, "ranks")), start_layout(start),
+                          joined(start.items_at("hosts"), ", "), start.text_at("version"), end});
+    commands.rows.push_back({began, command_text(start)});
   }
-  return table.rows.empty() ? std::nullopt : std::optional(std::move(table));
+  return {std::move(table), std::move(commands)};
 }
 
 ReportSection runs_section(const std::vector<RunFolder>& runs) {
@@ -148,7 +170,8 @@ ReportSection runs_section(const std::vector<RunFolder>& runs) {
               ? fmt::format("{} tokens{}", count_text(number(now, "tokens")),
                             last_step_of(run) == logged_step(run) ? "" : fmt::format(" at step {}", step_text(logged_step(run))))
               : "");
-      add("training loss", loss, fmt::format("{:.4f}", loss), first_text(run.metrics, "loss"));
+      if (now.find("loss") != nullptr)  // null where it was not finite
+        add("training loss", 0, std::isfinite(loss) ? fmt::format("{:.4f}", loss) : "not finite", first_text(run.metrics, "loss"));
       const double valid = last(run.evals, "valid_loss");
       const double accuracy = last(run.evals, "valid_accuracy");  // of pairs, whose loss has no perplexity
       add("validation loss", valid, fmt::format("{:.4f}", valid),
@@ -159,6 +182,9 @@ ReportSection runs_section(const std::vector<RunFolder>& runs) {
       for (const JsonValue& record : run.metrics) counted += number(record, "loss_tokens") / tokens;
       const double share = counted / static_cast<double>(run.metrics.size());
       add("counted targets", share, percent_text(share), "of all tokens, mean of the logged steps");
+      const double done = logged_step(run) - number(last_start(run), "step");  // by the last start, in elapsed_s
+      const double left = run.is_written && done > 0 ? (steps_of(run) - logged_step(run)) / done * number(now, "elapsed_s") : kNone;
+      add("time", seconds_of(run), seconds_text(seconds_of(run)), left > 0 ? fmt::format("about {} left", seconds_text(left)) : "");
       add("tokens/s", speed, rounded_text(speed),
           std::isfinite(mfu)
               ? fmt::format("{} MFU{}, last logged step", percent_text(mfu), std::isfinite(masked) ? " (masked)" : "")
@@ -321,10 +347,16 @@ std::optional<Table> comparison_table_of(const RunFolder& run) {
 std::optional<Table> samples_table(const RunFolder& run) {
   Table table{"", {{"step"}, {"prompt", true}, {"continuation", true}}};
   table.columns.front().words = true;
+  std::set<double> steps;  // a step is shown with all its prompts, or not
+  for (const JsonValue& sample : run.samples) steps.insert(number(sample, "step"));
+  const std::size_t every = (steps.size() + kMostSampledSteps - 1) / kMostSampledSteps;
   for (auto sample = run.samples.rbegin(); sample != run.samples.rend(); ++sample) {
+    const auto step = steps.find(number(*sample, "step"));
     const std::string prompt = sample->text_at("prompt"), text = sample->text_at("text");
-    if (!text.empty()) table.rows.push_back({step_text(number(*sample, "step")), prompt, text});
+    if (!text.empty() && static_cast<std::size_t>(std::distance(step, steps.end()) - 1) % every == 0)
+      table.rows.push_back({step_text(*step), prompt, text});
   }
+  if (every > 1) table.title = fmt::format("One of {} steps that have texts, from the last on", every);
   return table.rows.empty() ? std::nullopt : std::optional(std::move(table));
 }
 
@@ -355,7 +387,8 @@ void add_run(const RunFolder& run, const std::string& of, std::vector<ReportSect
   };
   add("Predicted beside measured", remark("not_predicted", "The time of a step was not predicted"),
       remark("not_judged", "Times are not judged"), comparison_table_of(run));
-  add("Starts", starts_table(run));
+  auto [starts, commands] = starts_tables(run);
+  if (!starts.rows.empty()) add("Starts", std::optional(std::move(starts)), std::optional(std::move(commands)));
 }
 
 // ---- bounds
@@ -400,10 +433,7 @@ void bound(auto&) {}  // the page leaves out what does not fit
 }  // namespace
 
 std::string state_text(const RunFolder& run) {
-  // A run by run.epochs has its steps beside the keys.
-  const JsonValue& asked = run.config.get("run").get("steps");
-  const double step = last_step_of(run), steps = number(asked.is_null() ? run.config.get("resolved").get("steps") : asked);
-  const std::string at = fmt::format("step {} of {}", step_text(step), step_text(steps));
+  const std::string at = fmt::format("step {} of {}", step_text(last_step_of(run)), step_text(steps_of(run)));
   const JsonValue& start = last_start(run);
   const JsonValue* const ended = start.find("ended");
   const double failed = number(run.failure, "unix_time");
@@ -425,28 +455,20 @@ Table runs_table(const std::vector<RunFolder>& runs) {
   const auto text = [](double value, auto written) { return std::isfinite(value) ? std::string(written(value)) : ""; };
   const auto digits = [](int n) { return [n](double value) { return fmt::format("{:.{}f}", value, n); }; };
   for (const RunFolder& run : runs) {
-    const std::vector<double> starts = start_times(run.run);
-    std::int64_t start = 0;
-    double seconds = 0, before = 0;  // elapsed_s begins anew with each start
-    for (const JsonValue& record : run.metrics) {
-      const double now = number(record, "elapsed_s");
-      const std::int64_t writer = start_of(record, starts);
-      if (std::exchange(start, writer) != writer || now < before) seconds += std::exchange(before, 0);
-      if (std::isfinite(now)) before = now;
-    }
     const JsonValue none{}, *best = &none;
     for (const JsonValue& record : run.evals)
       if (const double loss = number(record, "valid_loss"); std::isfinite(loss) && !(loss >= number(*best, "valid_loss")))
         best = &record;
-    std::string layouts, layout;
+    std::string layout;
+    int layouts = 0;
     for (const JsonValue& start : run.run.items_at("starts"))
-      if (const std::string next = start_layout(start); !next.empty() && next != std::exchange(layout, next))
-        layouts += (layouts.empty() ? "" : ", then ") + next;
+      if (const std::string next = start_layout(start); !next.empty() && next != std::exchange(layout, next)) ++layouts;
+    if (layouts > 1) layout += fmt::format(" (the last of {})", layouts);
     table.rows.push_back({run.name, text(last_step_of(run), step_text), text(last(run.metrics, "tokens"), count_text),
-                          seconds + before > 0 ? seconds_text(seconds + before) : "", text(last(run.metrics, "loss"), digits(4)),
+                          text(seconds_of(run), seconds_text), text(last(run.metrics, "loss"), digits(4)),
                           text(number(*best, "valid_loss"), digits(4)), text(number(*best, "step"), step_text),
                           text(number(*best, "valid_perplexity"), digits(2)), text(number(*best, "valid_bits_per_byte"), digits(3)),
-                          text(last(run.metrics, "tokens_per_s"), rounded_text), layouts, state_text(run)});
+                          text(last(run.metrics, "tokens_per_s"), rounded_text), layout, state_text(run)});
   }
   return table;
 }

@@ -306,7 +306,7 @@ Table layouts_table(const std::vector<FoundLayout>& layouts, std::size_t first, 
 }
 
 Table flags_table(const std::vector<FoundLayout>& layouts) {
-  Table table{"What trains them", {{"#"}, {"trident train --config FILE ...", true}}};
+  Table table{"What trains them", {{"#", true}, {"trident train --config FILE ...", true}}};
   for (std::size_t i = 0; i < layouts.size(); ++i)
     table.rows.push_back({fmt::format("{}", i + 1), settings_text(layouts[i])});
   for (std::size_t i = 0; i < layouts.size(); ++i)

@@ -245,8 +245,10 @@ LinePlot over_gpus(const StudyResult& result, const std::string& title, const st
       plot.lines.push_back({.name = name, .points = {}, .hue = hue_of(plot.lines.size()), .marked = true});
       line = plot.lines.end() - 1;
     }
-    line->points.push_back({static_cast<double>(row.gpus), value(row)});  // rows have rising gpus within a line
+    // Rows have rising gpus within a line. One that does not fit has no efficiency.
+    if (value(row) > 0) line->points.push_back({static_cast<double>(row.gpus), value(row)});
   }
+  std::erase_if(plot.lines, [](const PlotLine& line) { return line.points.empty(); });
   return plot;
 }
 

@@ -7,6 +7,7 @@
   function shortNumber(value, onAxis) {
     if (value == null || !isFinite(value)) return '–';
     const size = Math.abs(value);
+    if (size >= 1e15 || (size > 0 && size < 1e-4)) return Number(value.toPrecision(4)).toExponential();
     for (const [from, suffix] of [[1e12, 'T'], [1e9, 'G'], [1e6, 'M']]) {
       if (size >= from) return Number((value / from).toPrecision(4)) + suffix;
     }
@@ -25,19 +26,18 @@
   }
 
   // Lines have places of their own on the x axis; uPlot wants one axis for all.
-  function table(data, choice) {
+  function table(data, drawn, choice) {
     const xOf = (line) => (choice.other ? line.otherX : line.x);
-    const sets = data.lines.map((line) => {
+    const sets = drawn.map((line) => {
       const placed = xOf(line).map((x, i) => [x, i]).filter(([x]) => x != null);  // tokens of a step that has no line yet
-      const y = smooth(line.y, choice.smoothing);
-      return [placed.map(([x]) => x), placed.map(([, i]) => y[i])];
+      return [placed.map(([x]) => x), placed.map(([, i]) => line.y[i])];
     });
     if (data.limit !== undefined) {
       const all = data.lines.flatMap(xOf).filter((x) => x != null);
       const low = all.reduce((a, b) => Math.min(a, b), Infinity), high = all.reduce((a, b) => Math.max(a, b), -Infinity);
       if (all.length) sets.push([low === high ? [low] : [low, high], low === high ? [data.limit] : [data.limit, data.limit]]);
     }
-    return sets.length === 1 ? sets[0] : uPlot.join(sets);
+    return sets.length === 1 ? sets[0] : uPlot.join(sets, sets.map(() => [2, 2]));  // gaps reach to the next value
   }
 
   function scaleOf(kind) {
@@ -46,6 +46,7 @@
 
   function axis(label, size) {
     return {
+      ...(label === 'step' && {filter: (plot, ticks) => ticks.map((tick) => (Number.isInteger(tick) ? tick : null))}),
       label, labelSize: 20, labelFont: '12px system-ui, sans-serif', font: '12px system-ui, sans-serif', stroke: color('--soft'), size,
       grid: {stroke: color('--line'), width: 1}, ticks: {stroke: color('--line'), width: 1},
       values: (plot, ticks) => ticks.map((tick) => (tick == null ? '' : shortNumber(tick, true))),
@@ -56,6 +57,7 @@
     const one = {
       label: line.name, stroke: color('--c' + line.hue), width: 2, spanGaps: false, dash: line.dashed ? [6, 4] : undefined,
       points: {show: line.marked || line.x.length === 1, size: 7, fill: color('--c' + line.hue)},
+      alpha: line.pale ? 0.3 : 1, class: line.of ? 'smoothed' : undefined,
       value: (plot, value) => shortNumber(value),
     };
     if (line.stepped) one.paths = uPlot.paths.stepped({align: 1});
@@ -70,12 +72,15 @@
   }
 
   function draw(element, data, choice) {
-    const joined = table(data, choice), xLabel = choice.other ? data.otherXLabel : data.xLabel;
+    // The smoothed line lies over the pale one, which the legend reads.
+    const drawn = !choice.smoothing ? data.lines : data.lines.map((line) => ({...line, pale: true})).concat(
+      data.lines.map((line, i) => ({...line, y: smooth(line.y, choice.smoothing), marked: false, of: i + 1})));
+    const joined = table(data, drawn, choice), xLabel = choice.other ? data.otherXLabel : data.xLabel;
     const height = element.clientHeight;
     element.style.minHeight = height + 'px';  // the page does not jump while the chart is made anew
     if (choice.plot) choice.plot.destroy();
     element.replaceChildren();
-    const lines = data.lines.map(series);
+    const lines = drawn.map(series);
     if (data.limit !== undefined && joined.length > lines.length + 1) {
       lines.push({label: data.limitName, stroke: color('--limit'), width: 1.5, dash: [5, 4], spanGaps: true, points: {show: false},
                   value: () => shortNumber(data.limit)});
@@ -85,9 +90,18 @@
       width: element.clientWidth, height: narrow ? 240 : 320, padding: [12, 28, 0, 0],
       scales: {x: scaleOf(data.xScale), y: scaleOf(choice.log ? 'log10' : data.yScale)},
       axes: [axis(xLabel, 34), axis(data.yLabel, 52)],
-      series: [{label: xLabel, value: (plot, value) => shortNumber(value)}, ...lines],
-      hooks: {setCursor: [(plot) => { if (plot.cursor.idx == null) showLast(plot); }]},
-      legend: {show: true, live: true}, cursor: {drag: {x: true, y: false}, points: {size: 7}, dataIdx: lastValue},
+      series: [{label: xLabel, value: (plot, x) => (x != null && x < 1e9 ? x.toLocaleString('en-US') : shortNumber(x))}, ...lines],
+      hooks: {
+        setCursor: [(plot) => { if (plot.cursor.idx == null) showLast(plot); }],
+        setSeries: [(plot, number, {show}) => drawn.forEach((line, i) => {
+          if (show != null && number && line.of === number) plot.setSeries(i + 1, {show});
+        })],
+      },
+      legend: {show: true, live: true, markers: {
+        dash: (plot, number) => (lines[number - 1].dash ? 'dashed' : 'solid'),
+        fill: (plot, number) => (lines[number - 1].dash ? null : lines[number - 1].stroke),
+      }},
+      cursor: {drag: {x: true, y: false}, points: {size: 7}, dataIdx: lastValue},
     };
     choice.plot = new uPlot(options, joined, element);
     showLast(choice.plot);
@@ -100,6 +114,9 @@
     plot.setLegend({idxs: plot.data.map((values, number) => (number ? lastValue(plot, number, last) : last))}, false);
   }
 
+  // Choices outlive the reload of a page that is written again.
+  const kept = (() => { try { return sessionStorage; } catch { return {}; } })();
+
   // What a reader may choose: smoothing, a logarithmic axis, and another x axis where there is one.
   function addTools(element, data, choice, redraw) {
     const tools = document.createElement('div');
@@ -107,7 +124,14 @@
     const add = (text, tag, properties, onchange) => {
       const label = document.createElement('label'), input = Object.assign(document.createElement(tag), properties);
       label.append(text, input);
-      input.addEventListener('input', () => { onchange(input); redraw(); });
+      const key = `${location.pathname} ${element.dataset.number} ${text}`;
+      const property = properties.type === 'checkbox' ? 'checked' : 'value';
+      if (kept[key]) input[property] = JSON.parse(kept[key]), onchange(input);
+      input.addEventListener('input', () => {
+        onchange(input);
+        kept[key] = JSON.stringify(input[property]);
+        redraw();
+      });
       tools.append(label);
     };
     add('smoothing ', 'input', {type: 'range', min: 0, max: 0.99, step: 0.01, value: 0}, (it) => { choice.smoothing = Number(it.value); });
@@ -117,7 +141,8 @@
     element.before(tools);
   }
 
-  for (const element of document.querySelectorAll('.chart')) {
+  for (const [number, element] of document.querySelectorAll('.chart').entries()) {
+    element.dataset.number = number;
     const data = JSON.parse(element.querySelector('script').textContent);
     if (!data.lines.some((line) => line.x.length)) {
       element.textContent = 'Nothing to draw.';

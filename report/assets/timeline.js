@@ -6,10 +6,10 @@
   const color = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
   const clamp = (value, low, high) => Math.min(Math.max(value, low), high);
 
-  // White, or black on light colours ("#9cc0f5").
+  // Black or white, whichever has more contrast (4.5 and above) with a colour such as "#9cc0f5": by its relative luminance.
   function inkOn(fill) {
-    const [red, green, blue] = [1, 3, 5].map((at) => parseInt(fill.slice(at, at + 2), 16));
-    return 0.299 * red + 0.587 * green + 0.114 * blue > 160 ? '#1f2328' : '#ffffff';
+    const [red, green, blue] = [1, 3, 5].map((at) => (parseInt(fill.slice(at, at + 2), 16) / 255) ** 2.2);
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.18 ? '#000000' : '#ffffff';
   }
 
   function duration(ns, digits = 4) {
@@ -71,7 +71,8 @@
       make('button', tools, {type: 'button', textContent: '+', title: 'zoom in', onclick: () => this.zoom(0.5, middle())});
       make('button', tools, {type: 'button', textContent: '−', title: 'zoom out', onclick: () => this.zoom(2, middle())});
       make('button', tools, {type: 'button', textContent: 'whole', title: 'all of it', onclick: () => this.show(0, this.end)});
-      const hint = 'Ctrl + wheel or pinch zooms (after a click the wheel alone), dragging moves, a double click shows all.';
+      const hint = 'Ctrl + wheel or pinch zooms (after a click the wheel alone, or keys + and −), dragging or ← → moves, ' +
+        'a double click or Home shows all.';
       make('span', tools, {textContent: hint});
     }
 

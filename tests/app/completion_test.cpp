@@ -156,7 +156,7 @@ TEST(CompletionCommand, RefusesOtherShells) {
 TEST(CompletionFlags, AreReadFromHelpPages) {
   const std::vector<CompletionFlag> flags = flags_of_help(
       "Usage: x\n  -c,--config TEXT REQUIRED   a file\n  --set TEXT   a key\n               of many\n  --quick     no value\n"
-      "  --print-config{json}   text\n  trident train --x\n");
+      "  --print-config[=TEXT]   text\n  trident train --x\n");
   ASSERT_EQ(flags.size(), 4u);
   EXPECT_EQ(flags[0].short_name, "-c");
   EXPECT_EQ(flags[0].name, "--config");

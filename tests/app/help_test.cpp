@@ -72,6 +72,8 @@ TEST(Help, TrainSaysHowRanksStart) {
                            "SLURM_STEP_NUM_TASKS", "Exit codes:", "parallel.tensor = 1", "data.train, required"})
     EXPECT_NE(all.find(part), std::string::npos) << part;
   EXPECT_TRUE(help({"help", "train"}).starts_with(train));
+  EXPECT_NE(train.find("  --print-config[=TEXT] "), std::string::npos) << train;
+  EXPECT_NE(help({"convert", "--help"}).find("  --to KIND DIR REQUIRED "), std::string::npos);
   EXPECT_NE(help({"help", "train"}).find("train.only"), std::string::npos);
   EXPECT_EQ(help({"help", "data", "prepare"}), help({"data", "prepare", "--help"}));
 }
@@ -135,6 +137,7 @@ TEST(Help, KeysAndSections) {
     EXPECT_TRUE(text.ends_with("\nKeys of the configuration:\n" + option_help(both))) << text;
   }
   EXPECT_EQ(help({"help", "data", "prepare"}).find("Keys of the configuration:"), std::string::npos);
+  EXPECT_TRUE(help({"help", "exit"}).starts_with("Exit codes:\n"));
 }
 
 TEST(Help, UnknownNamesGetAHint) {
@@ -151,6 +154,8 @@ TEST(Help, UnknownNamesGetAHint) {
   EXPECT_NE(refusal({"help", "parallel", "zero"}).find("unknown argument \"zero\""), std::string::npos);
   EXPECT_NE(refusal({"help", "mlp"}).find("see trident help"), std::string::npos) << "not far from help";
   EXPECT_NE(refusal({"help", "--tensor-model-parallel-size"}).find("; did you mean parallel.tensor?"), std::string::npos);
+  EXPECT_EQ(page_about("wandb"), "logs");
+  EXPECT_NE(refusal({"help", "signals"}).find("; trident docs stopping is about it"), std::string::npos);
   EXPECT_NE(refusal({"help", "trl"}).find("; trident import FILE reads its files"), std::string::npos);
   EXPECT_NE(refusal({"help", "moe-grouped-gemm"}).find("dense models only"), std::string::npos);
 }

@@ -166,7 +166,7 @@ TEST(Study, WritesTextCsvAndPictures) {
       "gpus=2..8",      "--vary",   "zero=zero1|zero3",           "--svg",     folder / "a.svg", "--html",
       folder / "a.html"};
   const ProgramOutcome text = succeeded(run_program(words));
-  expect_parts(text.out, {"Strong scaling", "efficiency", "zero3", "\npredicted, by prices of: A100 nodes with HDR"});
+  expect_parts(text.out, {"Strong scaling", "efficiency", "zero3", "\npredicted, by prices of: A100 80 GB nodes with HDR"});
   const std::string svg = read_file(folder / "a.svg"), html = read_file(folder / "a.html");
   EXPECT_EQ(svg.rfind("<svg", 0), 0u);
   expect_parts(svg, {"zero3"});

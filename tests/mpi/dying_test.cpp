@@ -34,7 +34,7 @@ constexpr double kSecondsToEnd = 12;
 
 constexpr std::chrono::milliseconds kHeartbeats{500};  // until the others know that a rank trains
 
-const std::vector<std::string> kEndless = {"run.steps=1000000", "log.every=1"};
+const std::vector<std::string> kEndless = {"run.steps=1000000", "log.every=1", "checkpoint.every=1000000"};
 
 struct Victim {
   int ranks;
@@ -87,6 +87,7 @@ class Dying : public ::testing::Test {
       EXPECT_NE(code, -1) << "still there after " << kSecondsToEnd << " s\n" << jobs[i]->said();
       EXPECT_NE(code, 0);
       expect_one_line(jobs[i]->said(), victims[i].rank, jobs[i]->rank(victims[i].rank), verb);
+      EXPECT_EQ(count_lines(jobs[i]->said(), std::regex("^the same command begins anew")), 1) << jobs[i]->said();
       EXPECT_EQ(jobs[i]->survivors(), "");
     }
   }

@@ -206,6 +206,12 @@ TEST(Table, TextIsAlignedAndShortRowsEndInWords) {
   EXPECT_EQ(to_html({"t", "", {{"s", {table}}}}).find("<thead>"), html.npos);
 }
 
+// Else a narrow page would have a word of it on each line.
+TEST(Table, ALongTextHasAWidthOnPages) {
+  const Table table{"", {{"#"}, {"layout", true}}, {{"1", "64DP x 1PP x 1TP, zero3 reducing once"}, {"2", "64DP"}}};
+  expect_parts(to_html({"t", "", {{"s", {table}}}}), {"<td class=\"text\">64DP x 1PP", "<td>64DP</td>", "td.text { min-width"});
+}
+
 TEST(Table, CsvHasANameForEachMemberOfAnyRow) {
   const JsonValue rows = parsed(R"([{"a": 1, "b": {"c": 2.0, "d": null}}, {"a": "x, \"y\"", "e": true}])");
   EXPECT_EQ(to_csv(rows.items()), "a,b_c,b_d,e\r\n1,2.0,,\r\n\"x, \"\"y\"\"\",,,true\r\n");
@@ -260,6 +266,7 @@ TEST(AxisTicks, NumbersAreShort) {
   EXPECT_EQ(short_number(16384), "16,384");
   EXPECT_EQ(short_number(1.5e6), "1.5M");
   EXPECT_EQ(short_number(-2.5e9), "-2.5G");
+  EXPECT_EQ(short_number(1e30), "1e+30");
   EXPECT_EQ(short_number(1234.56), "1,235");
 }
 

@@ -174,7 +174,7 @@ TEST_F(RunPages, DrawRunsOverEachOtherAndShowWhatDiffersFirst) {
   EXPECT_EQ(both.columns[4].title, "training loss, nats/token");
   ASSERT_EQ(both.rows.size(), 2u);
   EXPECT_EQ(both.rows[0], (std::vector<std::string>{"one", "5", "1,280", "12.00 s", "2.0000", "2.2500", "3", "9.49", "3.100", "7",
-                                                    "1DP x 1PP x 1TP zero1, then 2DP x 1PP x 1TP zero1",
+                                                    "2DP x 1PP x 1TP zero1 (the last of 2)",
                                                     "killed or cut off: step 5 of 1,500"}));
   const ReportSection& configuration = page.sections[1];
   ASSERT_EQ(configuration.title, "Configuration");
@@ -205,6 +205,50 @@ TEST_F(RunPages, DrawEachValidationDataByItself) {
   EXPECT_TRUE(std::isnan(plot.lines[1].points[2].y));
   EXPECT_EQ(plot.lines[1].points[3].y, 30);
   EXPECT_EQ(plot.lines[2].points.size(), 2u);
+  write_file(folder + "/eval.jsonl", R"({"step": 1, "sets": {"wiki": {"loss": 3}, "books": {"loss": null}}}
+{"step": 9, "sets": {"wiki": {"loss": 2}, "books": {"loss": 1}}}
+)");
+  for (const ReportSection& section : run_page({read_run_folder(folder)}).sections) {
+    if (section.title != "Curves") continue;
+    const LinePlot& sets = std::get<LinePlot>(section.blocks.at(1));
+    EXPECT_EQ(sets.title, "Validation loss by set");
+    ASSERT_EQ(sets.lines.size(), 2u);
+    EXPECT_EQ(sets.lines[0].name, "books");
+    EXPECT_EQ(sets.lines[1].points.back().y, 2);
+    EXPECT_EQ(sets.lines[1].other_x.back(), 9 * 256);
+  }
+}
+
+TEST_F(RunPages, ShowAllPromptsOfTheStepsThatTheyShow) {
+  const std::string folder = make_run("run", 3);
+  std::string samples;
+  for (int step = 0; step <= 30; ++step)
+    for (const char* const prompt : {"one", "two"})
+      samples += fmt::format("{{\"step\": {}, \"prompt\": \"{}\", \"text\": \"t\"}}\n", step, prompt);
+  write_file(folder + "/samples.jsonl", samples);
+  for (const ReportSection& section : run_page({read_run_folder(folder)}).sections) {
+    if (section.title != "Texts") continue;
+    const Table& texts = std::get<Table>(section.blocks.at(0));
+    ASSERT_EQ(texts.rows.size(), 22u);
+    EXPECT_EQ(texts.rows[0], (std::vector<std::string>{"30", "two", "t"}));
+    EXPECT_EQ(texts.rows[1], (std::vector<std::string>{"30", "one", "t"}));
+    EXPECT_EQ(texts.rows[2][0], "27");
+    EXPECT_EQ(texts.title, "One of 3 steps that have texts, from the last on");
+  }
+}
+
+TEST_F(RunPages, SayWhereTheLossIsNotFiniteAndHowLongARunTakes) {
+  const std::string folder = make_run("run", 0);
+  write_file(folder + "/metrics.jsonl", R"({"step": 10, "loss": 4, "elapsed_s": 50}
+{"step": 110, "loss": null, "elapsed_s": 100}
+)");
+  write_file(folder + "/run.json", R"({"starts": [{"time": 1, "step": 10}]})");
+  const AppendFile writer(folder + "/metrics.jsonl", AppendFile::Start::kAppend);
+  const ReportPage page = run_page({read_run_folder(folder)});
+  std::string all;
+  for (const auto& [name, value, remark] : std::get<KeyNumbers>(page.sections[0].blocks[0]).numbers)
+    all += fmt::format("{}: {} ({}); ", name, value, remark);
+  expect_parts(all, {"training loss: not finite (4.0000 at step 10)", "time: 100.0 s (about 1390.0 s left)"});
 }
 
 TEST_F(RunPages, SayWithWhatARunWasTunedAndLeaveOutPartsOfNoTime) {

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # report_test.sh TRIDENT SOURCE: trident report draws runs that are over, going on and killed, and a browser draws its page
-# without a word in its console. The part in the browser is SKIPPED by name where there is no chromium.
+# without a word in its console, in which report_probe.js, which uses the page as a reader does, says what is wrong. The part in
+# the browser is SKIPPED by name where there is no chromium.
 set -euo pipefail
 trident=$1 source=$2
 place=$(mktemp -d)
@@ -55,12 +56,22 @@ browser=$(command -v chromium || command -v chromium-browser || command -v googl
   echo "SKIPPED: the page in a browser: there is no chromium"
   exit 77
 }
+# A run of three starts, of which the last two have a dot, and no line between them; and a name that is longer than a line.
+three=three-$(printf 'of-a-long-name-%.0s' {1..8})
+mkdir "$three"
+cp one/{config.resolved.json,metrics.jsonl,eval.jsonl,last_step.json} "$three"
+echo '{"starts": [{"step": 0}, {"step": 1}, {"step": 4}]}' >"$three/run.json"
+"$trident" report "$three" --output three.html >said.txt
+"$trident" report one two "$three" --output both.html >said.txt
+for page in both.html three.html; do echo "<script>$(<"$source/tests/scripts/report_probe.js")</script>" >>"$page"; done
 for width in 400 1600; do
   for scheme in 1 0; do  # light, dark
+    page=$([[ $width$scheme == 16000 ]] && echo three.html || echo both.html)
     timeout 100 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$place/browser" --enable-logging=stderr \
       --virtual-time-budget=3000 --window-size=$width,2000 --blink-settings=preferredColorScheme=$scheme --dump-dom \
-      "file://$place/both.html" >dom.txt 2>console.txt || fail "the browser failed: $(tail -3 console.txt)"
+      "file://$place/$page" >dom.txt 2>console.txt || fail "the browser failed: $(tail -3 console.txt)"
     if grep -m1 CONSOLE console.txt; then fail "the page speaks in the console"; fi
+    grep -q 'data-probed' dom.txt || fail "the probe did not come to its end"
     pictures=$(grep -o '<canvas' dom.txt | wc -l)
     [[ $pictures -ge 6 ]] || fail "it draws $pictures pictures at $width pixels"
   done

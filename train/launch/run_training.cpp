@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "checkpoint/checkpoint_path.h"
 #include "core/host_name.h"
 #include "train/launch/added_tokens.h"
 #include "train/launch/job.h"
@@ -134,6 +135,7 @@ class Training {
     if (job_.is_threads()) refuse_if_written(inputs_.plan.config.run.dir);
     const std::string& folder = inputs_.plan.config.run.dir;
     write_failure(folder, failure);
+    say_where_it_goes_on(failure);
     if (progress_.start == 0) return;
     write_run_end(folder, inputs_.plan, progress_.start, progress_.updates, failure.exit_code, failure.message);
     try {
@@ -141,6 +143,17 @@ class Training {
     } catch (const std::exception&) {
       return;  // why the run failed is what is to be said
     }
+  }
+
+  // Once for all processes, where a rank was lost and nobody starts the run again.
+  void say_where_it_goes_on(const RunFailure& failure) {
+    const TrainConfig& config = inputs_.plan.config;
+    const bool speaks = job_.processes().rank() == (failure.rank == 0 ? 1 : 0);
+    if (!speaks || failure.exit_code != exit_status(ExitCode::kCommunication) || !failure.start.empty()) return;
+    if (!saves_checkpoints(config) || !can_go_on(config)) return;
+    const auto newest = newest_checkpoint(checkpoint_folder_of(config));
+    Logger(output_.log).info("{}", newest ? fmt::format("the same command goes on from the checkpoint {}", *newest)
+                                          : "the same command begins anew: there is no checkpoint yet");
   }
 
   const TrainHooks& hooks_;

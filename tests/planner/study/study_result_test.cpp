@@ -10,6 +10,7 @@
 #include "planner/study/study_table.h"
 #include "tests/data/temporary_folder.h"
 #include "tests/support/error_text.h"
+#include "tests/support/text_counts.h"
 
 namespace trident {
 namespace {
@@ -63,6 +64,8 @@ TEST(StudyEfficiency, TheReferenceFitsAndCanBe) {
   EXPECT_EQ(result.rows[0].efficiency, 0);  // nobody can have it
   expect_parts(to_text(result), {" -  does not fit\n"});
   EXPECT_TRUE(to_json(result).find("rows")->items()[0].find("efficiency")->is_null());
+  const std::string picture = study_svg(result);
+  EXPECT_EQ(occurrences(picture, "<circle"), 2u) << picture;
   result.rows[1].reason = "cannot";
   compare_rows(result);
   EXPECT_EQ(result.rows[1].efficiency, 0);
