@@ -150,12 +150,20 @@ std::string plain_of(std::string pattern) {
   return pattern;
 }
 
-// The three names that a pattern probably meant, those that contain its letters first; of the blocks, the first one's.
+// The edits that make `plain` a part of `name`.
+std::size_t edits_within(std::string_view plain, std::string_view name) {
+  std::size_t least = edit_distance(plain, name);
+  for (std::size_t at = 0; at + plain.size() <= name.size(); ++at)
+    least = std::min(least, edit_distance(plain, name.substr(at, plain.size())));
+  return least;
+}
+
+// The three names that a pattern probably meant, those first of which it is nearly a part; of the blocks, the first one's.
 std::vector<std::string> nearest(const std::string& plain, const std::vector<NamedTensor>& names) {
   std::vector<std::tuple<bool, std::size_t, std::string>> order;
   for (const auto& [name, tensor] : names) {
     const bool other_block = name.find_first_of("0123456789") != std::string::npos && name.find(".0.") == std::string::npos;
-    if (!other_block) order.emplace_back(name.find(plain) == std::string::npos, edit_distance(plain, name), name);
+    if (!other_block) order.emplace_back(edits_within(plain, name), edit_distance(plain, name), name);
   }
   std::ranges::sort(order);
   std::vector<std::string> found;
