@@ -336,6 +336,10 @@ void check_loss(const TrainConfig& c) {
   if (!c.loss.is_dpo()) {
     if (c.reference != kInitialReference)
       contradict(fmt::format("reference = {}: only loss.type \"dpo\" has one; leave it out", in_quotes(c.reference)));
+    std::vector<std::string> set = keys_set_in(c, "loss");
+    std::erase(set, "loss.normalize");
+    if (!set.empty())
+      contradict(fmt::format("{}: only loss.type \"dpo\" has it; set loss.type to that, or leave it out", set.front()));
     return;
   }
   if (!c.data.is_packed())
