@@ -321,7 +321,7 @@ TEST_F(StoredRuns, TheModelOfAFolderThatIsGoneIsTheCheckpoints) {
   EXPECT_TRUE(contains(said, "goes on from step 1\n")) << said;
   EXPECT_TRUE(contains(on("named", named), "goes on from step 2\n"));
   for (const std::string run : {"begun", "named"}) evaluate_and_convert(newest(folder_ / (run + "/ckpt")));
-  expect_error<ConfigError>([&] { on("new", begun); }, {"model.init_from = ", "no such folder"});
+  expect_error<DataError>([&] { on("new", begun); }, {"model.init_from = ", "no such folder"});
   const std::string tuned = on("tuned", "model.init_from=" + (folder_ / "donor"));  // a run's folder says its model as well
   EXPECT_FALSE(contains(tuned, "goes on")) << tuned;
 }
