@@ -121,6 +121,9 @@ std::int64_t look_at_packs(const TokenSource& source, std::int64_t sequence, Pac
                                   "every two are a pair of answers; prepare the data by trident data prepare --preference",
                                   dataset.prefix(), d, counted(end - first, "sequence"), without));
   }
+  if (targets == 0 && source.documents.end > source.documents.begin)
+    throw DataError(fmt::format("{}: of {} none has a target that counts; look at them by trident data inspect", dataset.prefix(),
+                                counted(source.documents.end - source.documents.begin, "pack")));
   return targets;
 }
 

@@ -36,7 +36,7 @@ struct TokenSource {
 std::int64_t samples_of(std::span<const TokenSource> sources, std::int64_t sequence);
 
 // Reads the index of a packed source, and its mask, once. DataError: a document of more than `sequence` tokens, or a damaged index;
-// with kPairs a document that is not of pairs whose answers all have targets that count. Returns how many targets count.
+// no target that counts; with kPairs a document that is not of pairs whose answers all have such. Returns how many targets count.
 enum class PackContent : std::uint8_t { kSequences, kPairs };
 std::int64_t look_at_packs(const TokenSource& source, std::int64_t sequence, PackContent content = PackContent::kSequences);
 // "trident data pack PREFIX --sequence N --output PREFIX-packed", to be pasted.

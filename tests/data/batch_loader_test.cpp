@@ -459,6 +459,11 @@ TEST_F(PackedSamples, ADocumentThatIsTooLongIsRefusedAndTargetsAreCounted) {
   BatchLoader packs = loader(4);
   Ids tokens(4);
   expect_error<DataError>([&] { packs.load(1, 1, {.tokens = tokens}); }, {"document 1 has 5 tokens"});
+  write_dataset(folder_ / "single", {{1}, {2}}, kVocab);
+  const std::vector<WeightedPath> single = {{folder_ / "single", 1.0}};
+  expect_error<DataError>(
+      [&] { look_at_packs(open_token_sources(single, {}, {}, ::pread, SampleKind::kPacked).train.at(0), 4); },
+      {"single: of 2 packs none has a target that counts", "trident data inspect"});
   write_dataset(folder_ / "none", {}, kVocab);
   const std::vector<WeightedPath> none = {{folder_ / "none", 1.0}};
   expect_error<DataError>(

@@ -310,8 +310,10 @@ TEST(ConfigAccepts, EverySupportedKeyReachesTheTypedConfiguration) {
     else if (option.form == TextForm::kSplit) value = "9,1";
     else value = option.choices.empty() ? "some/text.prom" : std::string(option.choices.back());
     std::vector<std::string> settings{std::string(option.path) + "=" + value};
-    if (option.path.starts_with("loss.") || option.path == "reference") settings.emplace_back("data.samples=packed");
-    if (option.path == "reference") settings.insert(settings.end(), {"loss.type=dpo", "model.init_from=folder"});
+    const bool is_of_losses = option.path.starts_with("loss.") || option.path == "reference";
+    if (is_of_losses) settings.emplace_back("data.samples=packed");
+    if (is_of_losses && option.path != "loss.type" && option.path != "loss.normalize")
+      settings.insert(settings.end(), {"loss.type=dpo", "model.init_from=folder"});
     if (option.path == "run.epochs") settings.emplace_back("run.steps=null");
     if (option.path == "parallel.virtual_stages") settings.emplace_back("parallel.schedule=interleaved");
     if (option.path == "precision.loss_scale") settings.emplace_back("precision.compute=fp16");

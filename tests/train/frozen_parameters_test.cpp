@@ -139,6 +139,8 @@ TEST(FrozenParameters, PatternsThatMeanNothingAreRefused) {
                {"train.only = \"q_proj\": no tensor of the model has this name", "write \"(.*[.])?q_proj([.].*)?\" for 4 tensors"});
   expect_parts(refusal({kLayers, only("layers.1")}), {"write \"(.*[.])?layers[.]1([.].*)?\" for 9 tensors"});
   expect_parts(refusal({kLayers, freeze("model.embed_token.weight")}), {"train.freeze", "model.embed_tokens.weight"});
+  expect_parts(refusal({kLayers, only("q_porj")}), {"the nearest are model.layers.0.self_attn.q_proj.weight"});
+  expect_parts(refusal({kLayers, freeze("model.layer.0.*")}), {"the nearest are model.layers.0."});
   expect_parts(refusal({kLayers, freeze(".*")}), {"train.freeze", "freezes every tensor"});
   expect_parts(refusal({kLayers, only("(")}), {"train.only = \"(\": is no regular expression"});
   expect_parts(refusal({kLayers, only(R"((a)\1)")}), {"is no regular expression"});

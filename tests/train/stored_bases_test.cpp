@@ -393,7 +393,7 @@ TEST_F(StoredBases, ARunBeginsWithTheAdaptersOfAPeftFolder) {
     refuse("target_modules", JsonValue::Array{"lm_head"}, {file + ": target_modules", "no adapter of lm_head", "merge it"});
     write_file(file, text);
     std::filesystem::remove_all(peft);
-    expect_error<ConfigError>([&] { begin(one, {base, from, "run.steps=4"}); }, {"adapter.init_from = ", "is not there"});
+    expect_error<DataError>([&] { begin(one, {base, from, "run.steps=4"}); }, {"adapter.init_from = ", "is not there"});
     begin(one, {base, from, "run.steps=4", "adapter.type=" + type, "adapter.r=2", "adapter.alpha=3",
                 "adapter.target_modules=" + to_json_text(*recorded.find("target_modules"))});
     EXPECT_EQ(losses(one).size(), 4u);

@@ -150,12 +150,20 @@ std::string plain_of(std::string pattern) {
   return pattern;
 }
 
-// The three names that a pattern probably meant, those that contain its letters first; of the blocks, the first one's.
+// The edits that make `plain` a part of `name`.
+std::size_t edits_within(std::string_view plain, std::string_view name) {
+  std::size_t least = edit_distance(plain, name);
+  for (std::size_t at = 0; at + plain.size() <= name.size(); ++at)
+    least = std::min(least, edit_distance(plain, name.substr(at, plain.size())));
+  return least;
+}
+
+// The three names that a pattern probably meant, those first of which it is nearly a part; of the blocks, the first one's.
 std::vector<std::string> nearest(const std::string& plain, const std::vector<NamedTensor>& names) {
-  std::vector<std::tuple<bool, std::size_t, std::string>> order;
+  std::vector<std::tuple<std::size_t, std::size_t, std::string>> order;
   for (const auto& [name, tensor] : names) {
     const bool other_block = name.find_first_of("0123456789") != std::string::npos && name.find(".0.") == std::string::npos;
-    if (!other_block) order.emplace_back(name.find(plain) == std::string::npos, edit_distance(plain, name), name);
+    if (!other_block) order.emplace_back(edits_within(plain, name), edit_distance(plain, name), name);
   }
   std::ranges::sort(order);
   std::vector<std::string> found;
@@ -289,9 +297,9 @@ void take_adapter_folder(TrainConfig& config, FunctionRef<bool(std::string_view 
   const std::string path = fmt::format("{}/{}", hub_snapshot(*adapter.init_from), kPeftConfigName);
   if (!is_there(path) && adapter.type) return;
   if (!is_there(path))
-    throw ConfigError(fmt::format("adapter.init_from = {}: {} is not there; name a folder that PEFT or trident convert --to "
-                                  "peft wrote",
-                                  in_quotes(*adapter.init_from), path));
+    throw DataError(fmt::format("adapter.init_from = {}: {} is not there; name a folder that PEFT or trident convert --to peft "
+                                "wrote",
+                                in_quotes(*adapter.init_from), path));
   const ModelConfig model = resolve_model(config);
   const PeftConfig peft = read_peft_config(read_json_file(path, {.blame = ExitCode::kData}), model, path);
   const std::vector<std::string> modules = modules_of(peft, model, path);

@@ -221,12 +221,12 @@ void check_stochastic_rounding(const PrecisionConfig& p) {
 JsonValue keys_of_folder(const std::string& given_folder, const JsonValue& given) {
   const std::string folder = hub_snapshot(given_folder), path = folder + "/config.json";
   if (const std::optional<std::string> other = file_exists(path) ? std::nullopt : what_stands_at(folder))
-    throw ConfigError(fmt::format("model.init_from = {}: {}", folder, *other));
+    throw DataError(fmt::format("model.init_from = {}: {}", folder, *other));
   if (!file_exists(path))
-    throw ConfigError(fmt::format("model: missing, and model.init_from = {} is neither a Hugging Face folder nor a checkpoint, "
-                                  "which would say it; give model.preset, model.hf_config, or the keys of a Hugging Face "
-                                  "config.json (\"model_type\", ...)",
-                                  folder));
+    throw DataError(fmt::format("model: missing, and model.init_from = {} is neither a Hugging Face folder nor a checkpoint, which "
+                                "would say it; give model.preset, model.hf_config, or the keys of a Hugging Face config.json "
+                                "(\"model_type\", ...)",
+                                folder));
   const JsonValue keys = hf_config_keys(read_json_file(path, {.blame = ExitCode::kData}), given);
   if (keys.find("model_type") == nullptr)
     throw ConfigError(fmt::format("{}: has no model_type; it is no config.json of a Hugging Face folder", path));
@@ -336,6 +336,10 @@ void check_loss(const TrainConfig& c) {
   if (!c.loss.is_dpo()) {
     if (c.reference != kInitialReference)
       contradict(fmt::format("reference = {}: only loss.type \"dpo\" has one; leave it out", in_quotes(c.reference)));
+    std::vector<std::string> set = keys_set_in(c, "loss");
+    std::erase(set, "loss.normalize");
+    if (!set.empty())
+      contradict(fmt::format("{}: only loss.type \"dpo\" has it; set loss.type to that, or leave it out", set.front()));
     return;
   }
   if (!c.data.is_packed())
