@@ -51,21 +51,23 @@ void fill_along(const T* x, I stride, I lines, I depth, float* to, I panel, I co
   }
 }
 
-// Words of the sum that are packed at a time, and asked for before they are, where each lies on another page.
-constexpr I kWordsAtOnce = 16;
+// Words of the sum that are packed at a time, where each lies on another page, and how many bytes further on in its rows are asked
+// for meanwhile. Words further on in the sum may be another thread's to pack.
+constexpr I kWordsAtOnce = 16, kAskedAhead = 128;
 
 // `words` words of kWidth lines from number c of a panel on, of which `lines` are there; `depth` elements of the sum are.
 template <class T>
 void fill_across(const T* x, I stride, I lines, I depth, float* to, I panel, I c, I words) {
-  // No pointer: it may lie behind the end.
-  const auto ahead = static_cast<unsigned long>(kWordsAtOnce * kPack * stride) * sizeof(T);
   const I there = within(lines, kWidth), stored = within(panel - c, kWidth);
   I w = 0;
   if (there == kWidth) {
     const I whole = stored == kWidth ? within(depth / kPack, words) : within(depth / kPack, words - 1);
     for (; w < whole; ++w, x += kPack * stride, to += panel) {
-      for (I i = 0; i < kPack; ++i)
-        __builtin_prefetch(reinterpret_cast<const void*>(reinterpret_cast<unsigned long>(x + i * stride) + ahead));
+      for (I i = 0; i < kPack; ++i) {
+        // No pointer: it may lie behind the end.
+        const auto row = reinterpret_cast<unsigned long>(x + i * stride);
+        __builtin_prefetch(reinterpret_cast<const void*>(row + kAskedAhead));
+      }
       store(to, words_across(x, stride, kPack, kWidth), kWidth);
     }
   }
