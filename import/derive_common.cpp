@@ -71,7 +71,7 @@ void derive_batch(Facts& facts) {
 void derive_length(Facts& facts) {
   if (facts.is_open("@max_steps") || facts.integer("@max_steps").value_or(0) > 0) {
     facts.take("run.steps", *facts.find("@max_steps"));
-    facts.remark("run.epochs", "max_steps counts in its place");
+    facts.remark("run.epochs", fmt::format("no effect: {} counts", facts.find("run.steps")->origin));
     facts.erase("run.epochs");
   }
   if (facts.is_given("run.steps") && !facts.is_given("run.epochs")) facts.erase("run.epochs");

@@ -471,7 +471,10 @@ class Resolver {
         left_out = &value;
     if (left_out != nullptr) append_sentence(key.note, fmt::format("left out: give it with --set {}=...", left_out->path));
     for (const auto& [origin, sentence] : facts_.remarks())
-      if (is_part_of(one.origin, origin)) append_sentence(key.note, sentence);
+      if (const bool is_dropped = !any && sentence.starts_with("no effect: "); is_part_of(one.origin, origin)) {
+        if (is_dropped) key.verdict = Verdict::kAlways, key.note.clear();
+        append_sentence(key.note, sentence);
+      }
     if ((to.starts_with('@') || key.verdict == Verdict::kMapped) && !any && key.note.empty())
       key.note = "the other keys say as much, or it needs one that is left out";
   }

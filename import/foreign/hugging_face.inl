@@ -6,7 +6,9 @@ always("program", "its name says whose defaults count: sft.py and dpo.py have TR
 always("config, deepspeed_config, accelerate_config", "its file is read"),
 {"output_dir", kMapped, "run.dir"},
 {"overwrite_output_dir", kMapped, "run.overwrite"},
-always("do_train, do_eval, do_predict", "trident train trains, and evaluates where eval.every says so", "trident eval"),
+always("do_train, do_predict", "trident train trains, and evaluates where eval.every says so", "trident eval"),
+differs("do_eval", "run_clm.py and run_mlm.py set 5 % of data without a validation file aside (--validation_split_percentage), and "
+ "evaluate at the end: --set data.split=95,5 --set eval.every=epoch does so"),
 {"max_steps, max_train_steps", kMapped, "run.steps@max_steps", {}, "updates; where it is above 0 num_train_epochs does not count"},
 {"num_train_epochs, epochs", kMapped, "run.epochs", {}, "in the place of run.steps", "3"},
 {"per_device_train_batch_size, per_gpu_train_batch_size", kMapped, "batch.micro", {}, {}, "8"},

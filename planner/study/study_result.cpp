@@ -119,7 +119,7 @@ std::string why_slower(const StudyResult& result, const StudyRow& slow, const St
                                  row_name(result.spec, slow.point), ratio(slow, fast), row_name(result.spec, fast.point));
   const auto [unit, of_second] = time_unit_of(result);
   const std::string cause = cause_text(part, seconds, slow, scale * fast.uneven);
-  text += seconds > all ? fmt::format("{:.3g} {} more a step are {}, all other parts together take {:.3g} {} less.",
+  text += seconds > 1.001 * all ? fmt::format("{:.3g} {} more a step are {}, all other parts together take {:.3g} {} less.",
                                       of_second * seconds, unit, cause, of_second * (seconds - all), unit)
                         : fmt::format("{:.3g} of the {:.3g} {} more a step are {}.", of_second * seconds, of_second * all, unit,
                                       cause);

@@ -168,6 +168,10 @@ TEST(HuggingFaceImport, WhatIsGivenGoesBeforeDefaults) {
   EXPECT_EQ(became(imported(S::kHuggingFace, {{"dtype", "bfloat16"}, {"bf16", "False"}}), "precision.compute"), "\"bf16\"");
   const Import steps = imported(S::kHuggingFace, {{"max_steps", "100"}, {"num_train_epochs", "2"}, {"save_strategy", "no"}});
   EXPECT_EQ(became(steps, "run.steps") + became(steps, "run.epochs") + became(steps, "checkpoint.every"), "100\"end\"");
+  EXPECT_EQ(steps.keys[1].note, "no effect: run.sh:1 --max_steps 100 counts");
+  EXPECT_TRUE(steps.keys[1].verdict == Verdict::kAlways);
+  const Import eval = imported(S::kHuggingFace, {{"program", "run_clm.py"}, {"do_eval", true}});
+  EXPECT_TRUE(eval.keys[1].verdict == Verdict::kDiffers) << "run_clm.py sets data aside";
 }
 
 TEST(HuggingFaceImport, RanksWithoutDeepSpeedAndFsdpHaveWholeCopies) {
