@@ -157,7 +157,7 @@ void help_command(const Arguments& arguments, const CommandContext& context) {
   const auto* const word = std::ranges::find(kFieldWords, name, &std::pair<std::string_view, std::string_view>::first);
   if (text.empty() && word != std::end(kFieldWords))
     return void(context.out << help_paragraph(fmt::format("{}: {}", word->first, word->second), 0, context.columns));
-  if (text.empty() && name.starts_with("exit")) return void(context.out << exit_codes_help(context.columns));
+  if (text.empty() && (name == "exit" || name.starts_with("exit-"))) return void(context.out << exit_codes_help(context.columns));
   if (text.empty()) refuse(name);
   context.out << text;
   if (name == "model.preset")

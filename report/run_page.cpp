@@ -183,7 +183,8 @@ ReportSection runs_section(const std::vector<RunFolder>& runs) {
       const double share = counted / static_cast<double>(run.metrics.size());
       add("counted targets", share, percent_text(share), "of all tokens, mean of the logged steps");
       const double done = logged_step(run) - number(last_start(run), "step");  // by the last start, in elapsed_s
-      const double left = run.is_written && done > 0 ? (steps_of(run) - logged_step(run)) / done * number(now, "elapsed_s") : kNone;
+      const bool counts = run.is_written && done > 0 && !(number(now, "time") < number(last_start(run), "time"));
+      const double left = counts ? (steps_of(run) - logged_step(run)) / done * number(now, "elapsed_s") : kNone;
       add("time", seconds_of(run), seconds_text(seconds_of(run)), left > 0 ? fmt::format("about {} left", seconds_text(left)) : "");
       add("tokens/s", speed, rounded_text(speed),
           std::isfinite(mfu)
@@ -348,12 +349,13 @@ std::optional<Table> samples_table(const RunFolder& run) {
   Table table{"", {{"step"}, {"prompt", true}, {"continuation", true}}};
   table.columns.front().words = true;
   std::set<double> steps;  // a step is shown with all its prompts, or not
-  for (const JsonValue& sample : run.samples) steps.insert(number(sample, "step"));
+  for (const JsonValue& sample : run.samples)
+    if (const double step = number(sample, "step"); std::isfinite(step) && !sample.text_at("text").empty()) steps.insert(step);
   const std::size_t every = (steps.size() + kMostSampledSteps - 1) / kMostSampledSteps;
   for (auto sample = run.samples.rbegin(); sample != run.samples.rend(); ++sample) {
     const auto step = steps.find(number(*sample, "step"));
     const std::string prompt = sample->text_at("prompt"), text = sample->text_at("text");
-    if (!text.empty() && static_cast<std::size_t>(std::distance(step, steps.end()) - 1) % every == 0)
+    if (step != steps.end() && !text.empty() && static_cast<std::size_t>(std::distance(step, steps.end()) - 1) % every == 0)
       table.rows.push_back({step_text(*step), prompt, text});
   }
   if (every > 1) table.title = fmt::format("One of {} steps that have texts, from the last on", every);

@@ -20,7 +20,7 @@ struct Conversation {
   std::size_t num_prompt = 0;    // of the messages, how many are the prompt
   bool has_completion = false;   // prompt and completion, of messages or of plain text
   std::string prompt, completion;  // plain text
-  JsonValue written = {};  // the messages with arguments of calls as the texts that they were; null: none were
+  JsonValue written = {};  // the messages with calls' arguments unparsed; null where none was a text
 };
 
 // A message as OpenAI writes it.

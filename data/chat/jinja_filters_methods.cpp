@@ -58,7 +58,7 @@ Text formatted(Interpreter& in, const Text& text, const Arguments& all) {
   return out;
 }
 
-// Python knows the classes of all characters; this part of Jinja ASCII's, and all white space.
+// Classes of characters beyond ASCII are refused, because they are not built in; all white space is known.
 bool is_of_class(const Text& text, const std::string& name) {
   if (name == "isspace") return text.size() > 0 && leading_space(text.bytes) == text.size();
   if (std::ranges::any_of(text.bytes, [](char c) { return static_cast<unsigned char>(c) >= 0x80; }))

@@ -10,6 +10,8 @@
 
 #include <fmt/format.h>
 
+#include "core/check.h"
+#include "core/json_reader.h"
 #include "core/packed_numbers.h"
 #include "core/utf8.h"
 
@@ -266,11 +268,9 @@ namespace {
 
 constexpr std::size_t kMaxWidth = 4096;
 
-// `spec`: flags, width and precision.
+// `spec`: flags, width and precision, of which each is at most kMaxWidth.
 std::string number_in_format(const std::string& spec, char letter, const Value& value) {
   const bool is_real = std::string_view("eEfFgG").find(letter) != std::string_view::npos;
-  if (!is_real && (std::string_view("diu").find(letter) == std::string_view::npos || spec.find('.') != std::string::npos))
-    throw Refusal(fmt::format("%{}{}", spec.substr(0, 20), letter));
   const double limit = is_real ? std::numeric_limits<double>::max() : 9e18;
   if (!value.is_whole() && !(value.is(Value::Kind::kFloat) && std::abs(value.number()) <= limit))
     throw Refusal(fmt::format("%{} of a {}", letter, type_name(value)));
@@ -278,6 +278,7 @@ std::string number_in_format(const std::string& spec, char letter, const Value& 
   const long long whole = value.is_whole() ? value.whole() : is_real ? 0 : static_cast<long long>(value.number());
   const int size = is_real ? std::snprintf(out.data(), out.size(), fmt::format("%{}{}", spec, letter).c_str(), value.number())
                            : std::snprintf(out.data(), out.size(), fmt::format("%{}lld", spec).c_str(), whole);
+  TRIDENT_CHECK(size >= 0 && static_cast<std::size_t>(size) < out.size(), "%{}{} wrote {} bytes", spec, letter, size);
   out.resize(static_cast<std::size_t>(size));
   return out;
 }
@@ -294,10 +295,12 @@ Text percent_formatted(const Text& format, const Value& value, Budget* budget) {
   Text out;
   std::size_t at = 0, next = 0;
   const auto take = [&](std::string_view characters) {
-    const std::size_t end = std::min(bytes.find_first_not_of(characters, at), bytes.size());
-    return bytes.substr(std::exchange(at, end), end - at);
+    const std::size_t begin = at;
+    at = std::min(bytes.find_first_not_of(characters, begin), bytes.size());
+    return bytes.substr(begin, at - begin);
   };
   const auto number = [&](std::string_view digits) {
+    digits.remove_prefix(std::min(digits.find_first_not_of('0'), digits.size()));
     const std::size_t width = std::stoul("0" + std::string(digits.substr(0, 5)));
     if (width > kMaxWidth) throw wrong(fmt::format("a width beyond {}", kMaxWidth));
     return width;
@@ -309,30 +312,37 @@ Text percent_formatted(const Text& format, const Value& value, Budget* budget) {
     const Value* given = nullptr;
     if (bytes.substr(at).starts_with('(')) {
       const std::size_t end = bytes.find_first_of("()", at + 1);
-      given = value.is_dict() && end != bytes.npos ? value.dict().named(bytes.substr(at + 1, end - at - 1)) : nullptr;
-      if (given == nullptr) throw wrong("a name that there is not");
+      if (end == bytes.npos || bytes[end] == '(') throw wrong("it ends inside a field");
+      const std::string name(bytes.substr(at + 1, end - at - 1));
+      given = value.is_dict() ? value.dict().named(name) : nullptr;
+      if (given == nullptr) throw wrong(fmt::format("no value {}", in_quotes(name)));
       at = end + 1;
       next = all.size();
     }
     const std::size_t begin = at;
-    const bool is_left = take("-+0 ").find('-') != bytes.npos;
+    const std::string flags(take("-+0 "));
     const std::size_t places = number(take("0123456789"));
     const bool is_cut = bytes.substr(at).starts_with('.');
     if (is_cut) ++at;
     const std::size_t most = is_cut ? number(take("0123456789")) : 0;
-    const std::string spec(bytes.substr(begin, at - begin));
-    const char letter = at < bytes.size() ? bytes[at++] : '\0';
+    if (at == bytes.size()) throw wrong("it ends inside a field");
+    const std::size_t end = at + code_point_at(bytes, at).size;
+    const char letter = bytes[at++];
     if (letter == '%' && at == percent + 2) {
       out.append(format, percent, at - 1);
       continue;
     }
     if (given == nullptr && next == all.size()) throw wrong("too few values");
     if (given == nullptr) given = &all[next++];
+    if (std::string_view(is_cut ? "sreEfFgG" : "srdiueEfFgG").find(letter) == bytes.npos)
+      throw wrong(fmt::format("%{}; known are s, r, d, i, u, e, E, f, F, g and G", bytes.substr(begin, end - begin)));
     const bool is_text = letter == 's' || letter == 'r';
+    const std::string spec = flags + (places > 0 ? fmt::format("{}", places) : "") + (is_cut ? fmt::format(".{}", most) : "");
     Text text = letter == 's' ? str(*given, budget) : is_text ? repr(*given, budget) : Text(number_in_format(spec, letter, *given));
     if (text.marked_safe) throw wrong("with one of |safe");
     if (is_text && is_cut) text = text.part(0, place_of_code_point(text.bytes, most));
     const Text fill(std::string(places - std::min(places, count_code_points(text.bytes)), ' '));
+    const bool is_left = flags.find('-') != flags.npos;
     out.append(is_left ? text : fill);
     out.append(is_left ? fill : text);
     budget->take_bytes(text.size() + fill.size());

@@ -32,7 +32,7 @@ class JsonPart {
            std::string_view remedy = "use a tokenizer of these parts, or change the file")
       : value_(value), path_(std::move(path)), file_(file), remedy_(remedy) {
     if (!value.is_object())
-      throw DataError(fmt::format("{}{}: {} is {}; known is an object; {}", file_, place_of(value),
+      throw DataError(fmt::format("{}{}: {} is {}; known is an object; {}", file_, line_and_column(value),
                                   path_.empty() ? "the file" : path_, in_quotes(to_json_text(value)), remedy_));
   }
 
@@ -42,7 +42,7 @@ class JsonPart {
   // For messages; with line and column, of the object where the member is missing.
   std::string where(std::string_view key) const {
     const JsonValue* const found = value_.find(key);
-    return on_one_line(fmt::format("{}{}: {}", file_, place_of(found == nullptr ? value_ : *found), path_of(key)));
+    return on_one_line(fmt::format("{}{}: {}", file_, line_and_column(found == nullptr ? value_ : *found), path_of(key)));
   }
 
   // A member, or nullptr where it is absent or null.
@@ -104,7 +104,7 @@ class JsonPart {
   }
 
  private:
-  static std::string place_of(const JsonValue& value) {
+  static std::string line_and_column(const JsonValue& value) {
     return value.line() > 0 ? fmt::format(":{}:{}", value.line(), value.column()) : "";
   }
 

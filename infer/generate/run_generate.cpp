@@ -147,6 +147,8 @@ void read_chat(const GenerateOptions& options, Job& job, std::vector<Prompt>& pr
   if (options.ask) {
     job.said.messages = JsonValue::Array();
     for (const std::string& path : options.messages) job.said = read_messages_file(path);
+    const ChatTemplate& chat = job.chat->for_tools(job.said.tools);
+    if (takes_texts_alone(chat, job.said, job.chat->variables)) job.said.messages = std::exchange(job.said.written, {});
     return;
   }
   for (const std::string& path : options.messages) {

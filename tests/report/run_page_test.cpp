@@ -43,10 +43,13 @@ class RunPages : public ::testing::Test {
         "layout": {"ranks": 2, "tp": 1, "pp": 2, "dp": 1, "virtual_stages": 2, "zero": "zero1"}, "command": ["trident"])" +
                                          ended + "}]}");
   }
+  static const ReportSection& section_of(const ReportPage& page, std::string_view title) {
+    const auto found = std::ranges::find(page.sections, title, &ReportSection::title);
+    if (found == page.sections.end()) throw InternalError("no section of this title");
+    return *found;
+  }
   static const LinePlot& loss_of(const ReportPage& page) {
-    for (const ReportSection& section : page.sections)
-      if (section.title == "Curves") return std::get<LinePlot>(section.blocks.front());
-    throw InternalError("no curves");
+    return std::get<LinePlot>(section_of(page, "Curves").blocks.front());
   }
 
   std::string root_;
@@ -208,15 +211,13 @@ TEST_F(RunPages, DrawEachValidationDataByItself) {
   write_file(folder + "/eval.jsonl", R"({"step": 1, "sets": {"wiki": {"loss": 3}, "books": {"loss": null}}}
 {"step": 9, "sets": {"wiki": {"loss": 2}, "books": {"loss": 1}}}
 )");
-  for (const ReportSection& section : run_page({read_run_folder(folder)}).sections) {
-    if (section.title != "Curves") continue;
-    const LinePlot& sets = std::get<LinePlot>(section.blocks.at(1));
-    EXPECT_EQ(sets.title, "Validation loss by set");
-    ASSERT_EQ(sets.lines.size(), 2u);
-    EXPECT_EQ(sets.lines[0].name, "books");
-    EXPECT_EQ(sets.lines[1].points.back().y, 2);
-    EXPECT_EQ(sets.lines[1].other_x.back(), 9 * 256);
-  }
+  const ReportPage page = run_page({read_run_folder(folder)});
+  const LinePlot& sets = std::get<LinePlot>(section_of(page, "Curves").blocks.at(1));
+  EXPECT_EQ(sets.title, "Validation loss by set");
+  ASSERT_EQ(sets.lines.size(), 2u);
+  EXPECT_EQ(sets.lines[0].name, "books");
+  EXPECT_EQ(sets.lines[1].points.back().y, 2);
+  EXPECT_EQ(sets.lines[1].other_x.back(), 9 * 256);
 }
 
 TEST_F(RunPages, ShowAllPromptsOfTheStepsThatTheyShow) {
@@ -226,15 +227,13 @@ TEST_F(RunPages, ShowAllPromptsOfTheStepsThatTheyShow) {
     for (const char* const prompt : {"one", "two"})
       samples += fmt::format("{{\"step\": {}, \"prompt\": \"{}\", \"text\": \"t\"}}\n", step, prompt);
   write_file(folder + "/samples.jsonl", samples);
-  for (const ReportSection& section : run_page({read_run_folder(folder)}).sections) {
-    if (section.title != "Texts") continue;
-    const Table& texts = std::get<Table>(section.blocks.at(0));
-    ASSERT_EQ(texts.rows.size(), 22u);
-    EXPECT_EQ(texts.rows[0], (std::vector<std::string>{"30", "two", "t"}));
-    EXPECT_EQ(texts.rows[1], (std::vector<std::string>{"30", "one", "t"}));
-    EXPECT_EQ(texts.rows[2][0], "27");
-    EXPECT_EQ(texts.title, "One of 3 steps that have texts, from the last on");
-  }
+  const ReportPage page = run_page({read_run_folder(folder)});
+  const Table& texts = std::get<Table>(section_of(page, "Texts").blocks.at(0));
+  ASSERT_EQ(texts.rows.size(), 22u);
+  EXPECT_EQ(texts.rows[0], (std::vector<std::string>{"30", "two", "t"}));
+  EXPECT_EQ(texts.rows[1], (std::vector<std::string>{"30", "one", "t"}));
+  EXPECT_EQ(texts.rows[2][0], "27");
+  EXPECT_EQ(texts.title, "One of 3 steps that have texts, from the last on");
 }
 
 TEST_F(RunPages, SayWhereTheLossIsNotFiniteAndHowLongARunTakes) {

@@ -55,7 +55,7 @@ GpuSearch look_for_gpus(AskedDevice asked, CudaBackend& cuda, const RunRanks& ra
 // thread_ranks(1).
 bool sees_gpus(AskedDevice asked, CudaBackend& cuda);
 
-// Which of `GPUs` GPUs, seen by `ranks` ranks, is that of the rank: one each while there are enough, else neighbours share one.
+// Which of `gpus` GPUs, seen by `ranks` ranks, is that of the rank: one each while there are enough, else neighbours share one.
 int gpu_of_rank(int rank, int ranks, int gpus);
 // The same for every rank, given the identities of the GPUs that it sees, as the place in that list; -1: it sees none. Ranks that see the same list
 // share it out among themselves.

@@ -135,11 +135,11 @@ class Training {
     if (job_.is_threads()) refuse_if_written(inputs_.plan.config.run.dir);
     const std::string& folder = inputs_.plan.config.run.dir;
     write_failure(folder, failure);
-    say_where_it_goes_on(failure);
-    if (progress_.start == 0) return;
+    if (progress_.start == 0) return say_where_it_goes_on(failure);
     write_run_end(folder, inputs_.plan, progress_.start, progress_.updates, failure.exit_code, failure.message);
     try {
       if (inputs_.plan.config.log.report && hooks_.report) hooks_.report(folder);
+      say_where_it_goes_on(failure);
     } catch (const std::exception&) {
       return;  // why the run failed is what is to be said
     }
@@ -150,7 +150,8 @@ class Training {
     const TrainConfig& config = inputs_.plan.config;
     const bool speaks = job_.processes().rank() == (failure.rank == 0 ? 1 : 0);
     if (!speaks || failure.exit_code != exit_status(ExitCode::kCommunication) || !failure.start.empty()) return;
-    if (!saves_checkpoints(config) || !can_go_on(config)) return;
+    const bool is_newest = config.checkpoint.resume.kind == ResumeFrom::Kind::kNewest && !config.run.overwrite;
+    if (!is_newest || !saves_checkpoints(config) || !can_go_on(config)) return;
     const auto newest = newest_checkpoint(checkpoint_folder_of(config));
     Logger(output_.log).info("{}", newest ? fmt::format("the same command goes on from the checkpoint {}", *newest)
                                           : "the same command begins anew: there is no checkpoint yet");
