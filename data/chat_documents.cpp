@@ -102,8 +102,11 @@ std::array<JsonValue, 2> rows_of_answers(const JsonValue& row, std::string_view 
   };
   if (!row.is_object()) refuse(fmt::format("a pair is {} where an object is expected", describe(row.kind())));
   std::array<JsonValue, 2> answers;
+  const bool is_conversation =
+      row.find("messages") != nullptr || row.find("conversations") != nullptr || row.find("completion") != nullptr;
   for (std::size_t a = 0; a < answers.size(); ++a) {
     const JsonValue* const found = row.find(kAnswers[a]);
+    if (found == nullptr && is_conversation) refuse("a conversation, which --chat reads in the place of --preference");
     if (found == nullptr) refuse(fmt::format("the row has no \"{}\"", kAnswers[a]));
     if (!found->is_string() && !found->is_array()) refuse(fmt::format("{} is {}", kAnswers[a], describe(found->kind())));
     answers[a] = *found;

@@ -91,7 +91,7 @@ namespace {
 std::string_view flag_for(std::string_view key) {
   if (key == "messages" || key == "conversations" || key == "completion") return "--chat reads conversations";
   if (key == "chosen" || key == "rejected") return "--preference reads pairs of answers";
-  if (key == "instruction") return "--chat reads it once it is written as messages";
+  if (key == "instruction") return "--chat reads it once it is written as prompt and completion";
   return "";
 }
 

@@ -167,7 +167,8 @@ Conversation read_messages_file(const std::string& path) {
     if (path.ends_with(".jsonl"))
       error.add_context(fmt::format("; one conversation is read: take a line of it, sed -n 1p {} > one.json", for_shell(path)));
     if (!is_there(path))
-      error.add_context(fmt::format("; the file has messages, such as [{{\"role\": \"user\", \"content\": {}}}]", in_quotes(path)));
+      error.add_context(fmt::format("; the file has messages, such as [{{\"role\": \"user\", \"content\": {}}}]",
+                                    path.find(' ') == path.npos ? "\"...\"" : in_quotes(path)));
     throw;
   }
   return read_messages(row, path);

@@ -10,7 +10,7 @@
 namespace trident {
 namespace {
 
-[[noreturn]] void refuse_value(const JsonValue& at, std::string_view source, const std::string& what) {
+[[noreturn]] void refuse_value(const JsonValue& at, std::string_view source, std::string_view what) {
   throw DataError(fmt::format("{}:{}:{}: {}; rows have \"messages\", \"conversations\", or \"prompt\" and \"completion\"", source,
                               at.line(), at.column(), what));
 }
@@ -139,6 +139,14 @@ JsonValue tools_of(const JsonValue& row, std::string_view source) {
   return tools;
 }
 
+std::string_view row_without_conversation(const JsonValue& row) {
+  if (row.find("chosen") != nullptr) return "a pair of answers, which trident data prepare reads by --preference";
+  if (row.find("instruction") != nullptr)
+    return "an instruction, of which jq -c '{prompt: \"\\(.instruction)\\n\\(.input)\\n\", completion: .output}' makes a "
+           "conversation";
+  return "a conversation without any of its keys";
+}
+
 Conversation written_conversation(const JsonValue& row, std::string_view source, Marks marks) {
   Conversation out;
   if (row.is_array()) return out.messages = checked_messages(row, "messages", source, marks), out;
@@ -153,7 +161,7 @@ Conversation written_conversation(const JsonValue& row, std::string_view source,
   if (const JsonValue* const messages = row.find("messages")) out.messages = checked_messages(*messages, "messages", source, marks);
   else if (const JsonValue* const turns = row.find("conversations")) out.messages = messages_of_turns(row, *turns, source, marks);
   else if (prompt == nullptr || completion == nullptr)
-    refuse_value(row, source, "a conversation without any of its keys");
+    refuse_value(row, source, row_without_conversation(row));
   else if (prompt->is_string() && completion->is_string()) {
     out.has_completion = true;
     out.prompt = prompt->as_string(), out.completion = completion->as_string();

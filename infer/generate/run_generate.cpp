@@ -294,7 +294,8 @@ void talk(const GenerateOptions& options, const Job& job, const RunPlan& plan, R
     check_token_ids(ids, plan.model.vocab_size, "the conversation", job.tokenizer.get());
     const std::int64_t left = plan.generation->capacity + 1 - std::ssize(ids);
     if (left < 1 || ids.empty())
-      throw ConfigError(fmt::format("--chat: the conversation has {} tokens by now, and there is room for 1 to {}; begin a new one",
+      throw ConfigError(fmt::format("--chat: the conversation has {} tokens by now, and may have 1 to {} before an answer; begin "
+                                    "a new one",
                                     ids.size(), plan.generation->capacity));
     request.max_new_tokens = std::min(request.max_new_tokens, left);
     TokenLoop loop(request, model.cached_stage(), *plan.generation, plan.model.vocab_size, model.context(), show);

@@ -165,6 +165,9 @@ PeftConfig read_peft_config(const JsonValue& json, const ModelConfig& base, cons
   HfReader reader(json, where, &dropped);
   check_kind(reader);
   PeftConfig config;
+  for (const char* const key : {"r", "lora_alpha", "lora_dropout", "bias"})  // PEFT trains nothing with none of these
+    if (const JsonValue* const value = json.find(key); value != nullptr && value->is_null())
+      reader.refuse(key, "must have a value; write the one that the adapter was trained with");
   config.dora = reader.boolean("use_dora", false);
   config.base = reader.text("base_model_name_or_path", "");
   config.rank = reader.integer("r", 8);

@@ -265,8 +265,9 @@ TEST_F(PackedRun, AnEpochTakesEveryTargetOnceAndTheStartSaysSo) {
   const std::vector<std::string> one_update = settings({"run.epochs=1", fmt::format("batch.global={}", packs), "batch.micro=1"});
   expect_parts(
       place_.train(plus(one_update, {"lr_schedule.type=cosine"})).err,
-      {fmt::format("run.epochs = 1: {0} packs make one update of batch.global = {0}. It is the last", packs),
-       fmt::format("would change nothing; --set batch.global=1 --set batch.micro=1 makes {} updates; a smaller", packs)});
+      {fmt::format("run.epochs = 1: 1 x {0} packs make one update of batch.global = {0}. It is the last", packs),
+       fmt::format("would change nothing; a larger run.epochs makes more; --set batch.global=1 --set batch.micro=1 makes {} "
+                   "updates; ", packs)});
   const std::vector<JsonValue> alone = train(plus(one_update, {"lr_schedule.type=constant"}), "alone");
   ASSERT_EQ(alone.size(), 1u);
   EXPECT_EQ(number(alone.front(), "loss_tokens"), static_cast<double>(stats_.targets));

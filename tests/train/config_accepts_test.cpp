@@ -413,9 +413,11 @@ TEST(ConfigAccepts, NullLeavesOutTheAdaptersOfAFile) {
   for (const char* setting : {"adapter=null", "adapter.type=null"}) {
     EXPECT_FALSE(parse_train_config(text, "c.json", {setting}).adapter.type) << setting;
     EXPECT_FALSE(parse_train_config(text, "c.json", {"adapter.type=dora", setting}).adapter.type) << "the later one wins";
-    EXPECT_FALSE(parse_train_config(text, "c.json", {"adapter.init_from=folder", setting}).adapter.init_from) << setting;
     EXPECT_THROW(parse_train_config(text, "c.json", {"adapter.r=4", setting}), ConfigError) << setting;
   }
+  EXPECT_FALSE(parse_train_config(text, "c.json", {"adapter.init_from=folder", "adapter=null"}).adapter.init_from);
+  const std::string begins = R"(adapter={"init_from": "no"})";  // the folder says the rest, and is read before the file's keys
+  expect_parts(error_of<DataError>([&] { parse_train_config(text, "c.json", {begins}); }), {"no/adapter_config.json is not there"});
   EXPECT_EQ(error_of<ConfigError>([&] { parse_train_config(text, "c.json", {"adapter={}"}); }),
             "--set: adapter = {}: has no key, so that it would change nothing; give its keys, or null to train all weights");
   EXPECT_FALSE(parse_train_config(R"({"adapter": null, )" + std::string(kSmall).substr(1), "c.json").adapter.type);

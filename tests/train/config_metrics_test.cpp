@@ -220,6 +220,8 @@ TEST(Console, ATerminalsRowsAreCutAndNotFolded) {
 TEST(Console, LinesFoldBetweenWords) {
   EXPECT_EQ(folded_line("model:  llama of 14.37M parameters", 34), "model:  llama of 14.37M parameters");
   EXPECT_EQ(folded_line("model:  llama of 14.37M parameters", 24), "model:  llama of 14.37M\n        parameters");
+  const std::string command = "next:   trident generate --ckpt runs/a --chat";
+  EXPECT_EQ(folded_line(command, 24), command) << "is pasted";
   EXPECT_EQ(folded_line("a line of words  and two spaces", 18), "a line of words\n  and two spaces");
   EXPECT_EQ(folded_line("no ABCDEFGHIJKLMNOPQRSTUVWXYZ z", 20), "no\n  ABCDEFGHIJKLMNOPQRSTUVWXYZ\n  z");
 }

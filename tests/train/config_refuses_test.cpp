@@ -427,6 +427,10 @@ TEST(ConfigRefuses, AdaptersThatAreNone) {
   expect_refusal({"adapter.type=adalora"}, {"adapter.type = \"adalora\": must be ", "\"dora\""});
   expect_refusal({"adapter.r=16"},
                  {"adapter.r: adapter.type is null, so that there are no adapters; set adapter.type to \"lora\""});
+  for (const std::string first : {"adapter.type=null", "adapter.init_from=folder"})
+    expect_refusal({first, first.ends_with("l") ? "adapter.init_from=folder" : "adapter.type=null"},
+                   {"adapter.type = null: training begins with the adapters of adapter.init_from = \"folder\"; leave adapter.type "
+                    "out, or set adapter to null"});
   expect_refusal({"adapter.type=lora", "adapter.r=0"}, {"adapter.r = 0: must be an integer from 1 to 65536"});
   expect_refusal({"adapter.type=lora", "train.freeze=.*norm.*"},
                  {"train.freeze = ", "train whole by adapter.modules_to_save alone"});

@@ -389,6 +389,7 @@ TEST_F(StoredBases, ARunBeginsWithTheAdaptersOfAPeftFolder) {
       expect_error<ConfigError>([&] { begin("no", {base, from, "model.tie_word_embeddings=false"}); }, parts);
     };
     refuse("lora_alpha", 0, {file + ": adapter.alpha = 0", "must be a number > 0"});
+    refuse("lora_alpha", JsonValue(), {file + ": lora_alpha", "must have a value"});
     refuse("lora_dropout", 1, {file + ": adapter.dropout = 1", "must be a number >= 0 and < 1"});
     refuse("target_modules", JsonValue::Array{"lm_head"}, {file + ": target_modules", "no adapter of lm_head", "merge it"});
     write_file(file, text);

@@ -221,7 +221,7 @@ std::vector<Option> adapter_options() {
               "trains with it, as one (PEFT's ensure_weight_tying)."},
       {.path = "adapter.init_from", .takes = kNull | kString, .fallback = "null",
        .doc = "A PEFT folder whose adapters the run begins with, beside their base in model.init_from. It says the other keys of "
-              "this block: leave them out, or give what it says."},
+              "this block: leave them out, or give what it says. On the command line it takes the place of a file's block."},
       {.path = "adapter.dtype", .takes = kString, .fallback = "\"fp32\"",
        .doc = "Format of the adapters' master weights; products take them in precision.compute, as all weights.",
        .choices = {"fp32"}, .aliases = {{"float32", "fp32"}}}};

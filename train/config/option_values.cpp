@@ -181,7 +181,7 @@ void OptionValues::take_setting(std::string_view setting) {
   if (const OptionBlock* block = find_block(path)) {
     const bool neutral = value.is_null() || value == JsonValue(false) || value == JsonValue(0);
     if (block->name == "checkpoint" && neutral) return take_setting("checkpoint.every=0");
-    if (block->name == "adapter" && neutral) return leave_out_adapter();
+    if (block->name == "adapter" && neutral) return forget("adapter.type"), forget("adapter.init_from"), leave_out_adapter();
     if (block->name == "adapter" && value.is_object() && value.members().empty())
       throw ConfigError(fmt::format("{}adapter = {{}}: has no key, so that it would change nothing; give its keys, or null to "
                                     "train all weights", kWhere));
@@ -196,7 +196,8 @@ void OptionValues::take_setting(std::string_view setting) {
     // A text that happens to look like a number (run.dir=2024) is a text where the option takes nothing else.
     const bool only_text = option->takes == Takes::kString || option->takes == (Takes::kNull | Takes::kString);
     const bool null_meant = value.is_null() && takes(option->takes, Takes::kNull);
-    if (path == "adapter.type" && null_meant) return leave_out_adapter();
+    const bool has_folder = !at("adapter.init_from").value.is_null();
+    if (path == "adapter.init_from" ? !value.is_null() : path == "adapter.type" && null_meant && !has_folder) leave_out_adapter();
     if (!value.is_null()) replace_same_of_files(path);
     const bool reserved = option->reserved;  // its neutral values stay what they are
     if (only_text && !reserved && !value.is_string() && !null_meant) value = JsonValue(text);
@@ -223,19 +224,14 @@ void OptionValues::forget(std::string_view path) {
     model_keys_ = std::move(keys), model_origins_ = std::move(origins);
   } else if (const Option* const option = find_option(path)) {
     const auto index = static_cast<std::size_t>(option - option_table().data());
-    values_[index] = {JsonValue{}, OptionValue().origin};
+    values_[index] = OptionValues().values_[index];
     refusals_[index].clear();
   }
 }
 
 void OptionValues::leave_out_adapter() {
-  const OptionValues none;
-  for (std::size_t i = 0; i < values_.size(); ++i) {
-    const std::string_view path = option_table()[i].path;
-    const bool makes_adapters = path == "adapter.type" || path == "adapter.init_from";
-    if (makes_adapters || (path.starts_with("adapter.") && values_[i].origin != kSettingOrigin))
-      values_[i] = none.values_[i], refusals_[i].clear();
-  }
+  for (const Option& option : option_table())
+    if (option.path.starts_with("adapter.") && origin_of_key(option.path) != kSettingOrigin) forget(option.path);
 }
 
 void OptionValues::replace_same_of_files(std::string_view path) {

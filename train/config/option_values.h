@@ -85,7 +85,7 @@ class OptionValues {
   void forget(std::string_view path);
   // Forgets what files say by other keys that stand for the same: run.steps where --set says run.epochs.
   void replace_same_of_files(std::string_view path);
-  // adapter=null or adapter.type=null: forgets what files say of adapters, and what makes them, so that all weights train.
+  // Forgets what files say of adapters: --set says that there are none, or names the folder that says the rest.
   void leave_out_adapter();
   void take_option(const Option& option, const JsonValue& value, std::string_view where, const std::string& origin);
   void take_model_key(std::string_view dotted_key, const JsonValue& value);

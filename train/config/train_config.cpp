@@ -296,8 +296,12 @@ TrainConfig make_train_config(const OptionValues& values) {
   values.require_complete();
   values.check_model();
   TrainConfig config = unvalidated_config(values);
-  if (config.adapter.init_from)
-    take_adapter_folder(config, [&](std::string_view key) { return values.at(key).origin != OptionValue().origin; });
+  const auto given = [&](std::string_view key) { return values.at(key).origin != OptionValue().origin; };
+  if (config.adapter.init_from && !config.adapter.type && given("adapter.type"))
+    contradict(fmt::format("adapter.type = null: training begins with the adapters of adapter.init_from = {}; leave adapter.type "
+                           "out, or set adapter to null, and all weights train",
+                           in_quotes(*config.adapter.init_from)));
+  if (config.adapter.init_from) take_adapter_folder(config, given);
   if (config.data.is_packed()) refuse_other_rules(values);
   if (config.run.epochs && !values.at("run.steps").value.is_null())
     contradict(fmt::format("run.epochs = {}: run.steps = {} is given too; set one of them to null (--set run.steps=null)",

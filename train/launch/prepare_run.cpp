@@ -286,12 +286,12 @@ void refuse_one_update(const RunInputs& inputs) {
   const std::int64_t samples = samples_of(inputs.sources.train, config.batch.sequence), least = inputs.plan.grid.degrees().data;
   const std::int64_t most = steps_of_epochs(*config.run.epochs, samples, least);
   const std::string smaller =
-      most < 2 ? "" : fmt::format("--set batch.global={} --set batch.micro=1 makes {} updates; ", least, most);
+      most < 2 ? "" : fmt::format("; --set batch.global={} --set batch.micro=1 makes {} updates", least, most);
   throw ConfigError(fmt::format(
-      "run.epochs = {}: {} make one update of batch.global = {}. It is the last of lr_schedule, at rate 0, and would change "
-      "nothing; {}{}a larger run.epochs makes more",
+      "run.epochs = {0}: {0} x {1} make one update of batch.global = {2}. It is the last of lr_schedule, at rate 0, and would "
+      "change nothing; a larger run.epochs makes more{3}{4}",
       *config.run.epochs, counted(samples, config.data.is_packed() ? "pack" : "sample"), config.batch.global, smaller,
-      config.data.is_packed() ? "a smaller --sequence of trident data pack makes more of them, and " : ""));
+      config.data.is_packed() ? "; a smaller --sequence of trident data pack makes more packs" : ""));
 }
 
 // Each rank to cores of its own.

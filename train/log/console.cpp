@@ -32,8 +32,10 @@ std::size_t terminal_columns(int descriptor) {
 
 std::string folded_line(const std::string& line, std::size_t columns) {
   constexpr std::size_t kLabel = std::string_view("model:  ").size(), kNone = 2;
+  constexpr std::string_view kCommand = "trident ";  // which is pasted
   if (line.size() <= columns) return line;
   const bool has_label = line[kLabel - 1] == ' ' && line.find(": ") < kLabel;
+  if (has_label && line.compare(kLabel, kCommand.size(), kCommand) == 0) return line;
   return folded_between_words(line, has_label ? kLabel : kNone, columns);
 }
 
