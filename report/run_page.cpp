@@ -182,10 +182,10 @@ ReportSection runs_section(const std::vector<RunFolder>& runs) {
       for (const JsonValue& record : run.metrics) counted += number(record, "loss_tokens") / tokens;
       const double share = counted / static_cast<double>(run.metrics.size());
       add("counted targets", share, percent_text(share), "of all tokens, mean of the logged steps");
-      const double done = logged_step(run) - number(last_start(run), "step");  // by the last start, in elapsed_s
-      const bool counts = run.is_written && done > 0 && !(number(now, "time") < number(last_start(run), "time"));
-      const double left = counts ? (steps_of(run) - logged_step(run)) / done * number(now, "elapsed_s") : kNone;
-      add("time", seconds_of(run), seconds_text(seconds_of(run)), left > 0 ? fmt::format("about {} left", seconds_text(left)) : "");
+      double done = logged_step(run) - number(last_start(run), "step");  // by the last start, in elapsed_s
+      if (!run.is_written || number(now, "time") < number(last_start(run), "time")) done = kNone;
+      const double left = (steps_of(run) - logged_step(run)) / done * number(now, "elapsed_s");
+      add("time", seconds_of(run), seconds_text(seconds_of(run)), left > 0 && done > 0 ? fmt::format("about {} left", seconds_text(left)) : "");
       add("tokens/s", speed, rounded_text(speed),
           std::isfinite(mfu)
               ? fmt::format("{} MFU{}, last logged step", percent_text(mfu), std::isfinite(masked) ? " (masked)" : "")
@@ -337,11 +337,10 @@ std::optional<Table> comparison_table_of(const RunFolder& run) {
   for (const JsonValue& part : run.comparison.items_at("parts"))
     if (!(number(part, "predicted") < least && number(part, "measured") < least))
       add(joined(part.items_at("parts"), " + "), part, seconds_text);
-  add("step", step, seconds_text);
+  add(run.comparison.text_at("clock") == "processor" ? "CPU time of a step" : "step", step, seconds_text);
   add("bubble (idle over ideal)", run.comparison.get("bubble_over_ideal"), [](double it) { return fmt::format("{:.3f}", it); });
-  const auto bytes = [](double it) { return bytes_text(it); };
-  add("arena of the largest rank", run.comparison.get("arena_bytes"), bytes);
-  add("resident in rank 0's process", run.comparison.get("resident_bytes"), bytes);
+  add("arena of the largest rank", run.comparison.get("arena_bytes"), bytes_text);
+  add("resident in rank 0's process", run.comparison.get("resident_bytes"), bytes_text);
   return table.rows.empty() ? std::nullopt : std::optional(std::move(table));
 }
 

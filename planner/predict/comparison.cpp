@@ -147,6 +147,7 @@ Comparison compare(const std::optional<PredictedStep>& step, const std::string& 
   out.memory_measured = {run.granted_bytes, run.resident_bytes};
   out.first_step_alone = run.first_step_alone;
   out.by_processor = run.on_host && run.ranks_at_once < run.ranks;
+  out.step_wall = run.times.step;
   out.has_pipeline = run.stages > 1;
   if (run.ranks > 1)
     out.bubble_predicted = step ? step->bubble_over_ideal : run.bubble_of_flops, out.bubble_measured = run.replayed_bubble;
@@ -250,6 +251,8 @@ std::vector<std::string> off_lines(const Comparison& c) {
   return lines;
 }
 
+constexpr double kWaited = 1.25;  // a step's time over that of its processors beyond which it is said
+
 LogLines to_lines(const Comparison& c) {
   LogLines lines{off_lines(c), {}};
   std::string head = "predicted beside measured, without the time of a step: " + c.why_not;
@@ -258,9 +261,14 @@ LogLines to_lines(const Comparison& c) {
                        c.not_judged);
   } else if (c.predicted) {
     const PredictedMemory &e = c.memory_predicted, &m = c.memory_measured;
-    head = fmt::format("predicted beside measured, by {}: a step {} and {} ({}), arena {} and {}; run.log has the parts",
-                       c.predicted->profile, milliseconds(c.step_predicted), milliseconds(c.step_measured),
-                       percent(c.step_predicted, c.step_measured), megabytes_text(e.arena, 2), megabytes_text(m.arena, 2));
+    const bool waited = c.by_processor && c.step_wall > kWaited * c.step_measured;
+    head = fmt::format("predicted beside measured, by {}: {} {} and {} ({}{}), arena {} and {}; run.log has the parts",
+                       c.predicted->profile, c.by_processor ? "CPU time of a step" : "a step", milliseconds(c.step_predicted),
+                       milliseconds(c.step_measured), percent(c.step_predicted, c.step_measured),
+                       waited ? fmt::format("; the step itself took {}, as ranks waited or other work had the cores",
+                                            milliseconds(c.step_wall))
+                              : "",
+                       megabytes_text(e.arena, 2), megabytes_text(m.arena, 2));
     lines.details.push_back(
         c.by_processor
             ? fmt::format("CPU time of a step, all {:.0f} ranks, over the {:g} that work at once", c.ranks, c.ranks_at_once)

@@ -63,6 +63,7 @@ struct ComparedPart {
 
 struct Comparison {
   bool by_processor = false;  // times are of processors, else of the wall clock
+  double step_wall = 0;       // seconds that a step took by the wall clock
   bool has_pipeline = false;  // else lines and tables say nothing of the bubble, though ranks may wait for each other
   double steps = 0, ranks = 0, ranks_at_once = 0;
   std::optional<PredictedStep> predicted;        // nothing: no prices; then there are no times below

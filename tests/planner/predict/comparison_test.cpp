@@ -139,6 +139,9 @@ TEST(Comparison, WithFewerCoresThanRanksTheProcessorsWorkIsCompared) {
   }
   EXPECT_NEAR(c.step_predicted, 4 * (work / 2 + outside), 1e-9);
   expect_parts(to_lines(c).details.front(), {"CPU time of a step, all 8 ranks, over the 2 that work at once"});
+  Comparison waiting = c;
+  waiting.step_wall = 2 * c.step_measured;
+  expect_parts(to_lines(waiting).shown.front(), {": CPU time of a step ", "; the step itself took "});
 }
 
 // Returns the times that would be measured if every instruction took as long as `step` says.
