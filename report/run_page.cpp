@@ -339,8 +339,9 @@ std::optional<Table> comparison_table_of(const RunFolder& run) {
       add(joined(part.items_at("parts"), " + "), part, seconds_text);
   add(run.comparison.text_at("clock") == "processor" ? "CPU time of a step" : "step", step, seconds_text);
   add("bubble (idle over ideal)", run.comparison.get("bubble_over_ideal"), [](double it) { return fmt::format("{:.3f}", it); });
-  add("arena of the largest rank", run.comparison.get("arena_bytes"), bytes_text);
-  add("resident in rank 0's process", run.comparison.get("resident_bytes"), bytes_text);
+  const auto bytes = [](double it) { return bytes_text(it); };
+  add("arena of the largest rank", run.comparison.get("arena_bytes"), bytes);
+  add("resident in rank 0's process", run.comparison.get("resident_bytes"), bytes);
   return table.rows.empty() ? std::nullopt : std::optional(std::move(table));
 }
 
