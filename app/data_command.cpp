@@ -40,7 +40,7 @@ std::string made(const std::string& prefix, std::int64_t documents) {
 
 void say_what_was_added(const Tokenizer& tokenizer, const PrepareOptions& options, const PrepareStats& stats,
                         const CommandContext& context) {
-  const auto named = [&](std::int32_t id) { return fmt::format("{} ({})", in_quotes(tokenizer.token_text(id)), id); };
+  const auto named = [&](std::int32_t id) { return fmt::format("{} (token id {})", in_quotes(tokenizer.token_text(id)), id); };
   const SpecialIds& special = tokenizer.special_ids();
   if (options.append_eod) {
     const std::int32_t id = options.eod ? *options.eod : tokenizer.eod_for("--append-eod", "name it with --eod TOKEN");

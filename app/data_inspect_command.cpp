@@ -264,7 +264,8 @@ void data_inspect_command(const Arguments& arguments, const CommandContext& cont
                  "the model's vocabulary, for --check; not given: the tokenizer's, else the record's");
   app.add_option("--documents", options.documents, "how many documents to show the beginnings of")->capture_default_str();
   app.add_option("--tokens", options.tokens, "how many tokens of each to show; not given: 32, or 512 of data with a mask");
-  app.add_option("--tokenizer", tokenizer_name, "the tokenizer that made the files: shows text, knows eod");
+  app.add_option("--tokenizer", tokenizer_name,
+                 "the tokenizer that made the files: shows text, knows eod; not given: the recorded one, where it is still there");
   app.add_option("--sequence", options.sequence, "count the samples of so many tokens (batch.sequence)");
   app.add_flag("--json", json, "print one JSON object");
   if (!parse_flags(app, arguments, context)) return;
@@ -277,12 +278,15 @@ void data_inspect_command(const Arguments& arguments, const CommandContext& cont
   if (options.vocab_size && !options.check)
     throw ConfigError(fmt::format("--vocab-size = {}: only --check compares ids with it; add --check", *options.vocab_size));
 
-  const auto tokenizer = tokenizer_name.empty() ? nullptr : load_tokenizer(tokenizer_name, "--tokenizer");
+  auto tokenizer = tokenizer_name.empty() ? nullptr : load_tokenizer(tokenizer_name, "--tokenizer");
   const IndexedDataset dataset(prefix);
   check_records(std::vector{prefix}, tokenizer.get(), "--tokenizer", std::numeric_limits<std::int64_t>::max());
   std::optional<DatasetRecord> record = read_record(prefix);
+  const bool is_named = tokenizer != nullptr;
+  if (const auto& made_by = record ? record->origin.tokenizer : std::nullopt; !is_named && made_by)
+    tokenizer = load_recorded(made_by->name, *made_by);
   const DatasetSummary summary = read_whole(dataset, tokenizer.get(), record, options, context);
-  if (tokenizer && summary.ids) refuse_foreign_tokenizer(dataset, *summary.ids, *tokenizer);
+  if (is_named && summary.ids) refuse_foreign_tokenizer(dataset, *summary.ids, *tokenizer);
   const Inspection seen{dataset,         std::move(record), summary,
                         tokenizer.get(), options,           excerpts_of(dataset, tokenizer.get(), options)};
   if (json) context.out << to_json_text(to_json(seen)) << '\n';

@@ -52,7 +52,9 @@ void JsonScanner::refuse_syntax(const std::string& what) const { refuse_here("no
 // The word, character or byte that comes next.
 std::string JsonScanner::found() const {
   const std::string_view rest = text_.substr(here_.at);
-  if (rest.empty()) return "the end of the text";
+  if (rest.empty())
+    return depth_ == 0 ? "the end of the text"
+                       : fmt::format("the end of the text (the {} of line {} is open)", text_[open_.at], open_.line);
   const auto word = std::find_if_not(rest.begin(), rest.end(), is_word_char) - rest.begin();
   if (word > 0) return in_quotes(rest.substr(0, static_cast<std::size_t>(word)), kShownToken);
   if (valid_prefix(rest.substr(0, 4)) == 0) return fmt::format("the byte 0x{:02X}", static_cast<unsigned char>(rest[0]));
@@ -115,6 +117,7 @@ JsonValue::Kind JsonScanner::kind() {
 void JsonScanner::enter() {
   if (depth_ >= rules_.max_depth) refuse_here(fmt::format("nested deeper than {} levels", rules_.max_depth));
   ++depth_;
+  open_ = here_;
   ++here_.at;
   skip_space();
 }
@@ -135,6 +138,7 @@ bool JsonScanner::another(char close) {
 
 void JsonScanner::members(FunctionRef<void(const std::string&)> member) {
   const std::size_t first_key = keys_.size();
+  const Place outer = open_;
   enter();
   std::string key;
   for (bool more = !take('}'); more; more = another('}')) {
@@ -149,6 +153,7 @@ void JsonScanner::members(FunctionRef<void(const std::string&)> member) {
   }
   check_keys(first_key);
   --depth_;
+  open_ = outer;
 }
 
 void JsonScanner::check_keys(std::size_t first_key) {
@@ -185,9 +190,11 @@ void JsonScanner::refuse_duplicate(std::uint64_t key) {
 }
 
 void JsonScanner::items(FunctionRef<void()> item) {
+  const Place outer = open_;
   enter();
   for (bool more = !take(']'); more; more = another(']')) item();
   --depth_;
+  open_ = outer;
 }
 
 std::string JsonScanner::string() {

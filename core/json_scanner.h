@@ -68,6 +68,7 @@ class JsonScanner {
   JsonRules rules_;
   Place here_;
   int depth_ = 0;
+  Place open_;  // the bracket of the innermost object or list that is open
   std::int64_t num_replaced_ = 0;
   std::deque<std::uint64_t> keys_;  // of all objects that are open: half a hash, and the place; a deque grows without a copy
 };

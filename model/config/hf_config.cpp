@@ -119,8 +119,8 @@ RopeConfig read_hf_rope(HfReader& reader, ModelFamily family, std::int64_t max_p
   base.original_max_positions = reader.integer("original_max_position_embeddings", 0);
   reader.refuse_true("rope_interleaved", "rotation of neighbouring elements is");
   reader.refuse_true("use_mrope", "multi-dimensional rotary embedding is");
-  const JsonValue* old_object = reader.find("rope_scaling");
-  const JsonValue* new_object = reader.find("rope_parameters");
+  const JsonValue* old_object = reader.find("rope_scaling", "an object", "null");
+  const JsonValue* new_object = reader.find("rope_parameters", "an object", "null");
   const RopeConfig from_old = read_objects(reader, old_object, reader.path("rope_scaling"), source);
   const RopeConfig from_new = read_objects(reader, new_object, reader.path("rope_parameters"), source);
   if (old_object != nullptr && new_object != nullptr && !(from_old == from_new))
@@ -194,14 +194,16 @@ constexpr std::string_view kInformational =
     "num_assistant_tokens num_assistant_tokens_schedule assistant_confidence_threshold generation_config";
 
 const FamilyTraits& family_traits(HfReader& reader) {
+  std::vector<std::string_view> names;
+  for (const FamilyTraits& traits : kFamilies) names.push_back(to_string(traits.family));
+  const std::string one_of = fmt::format("one of {}", fmt::join(names, ", "));
+  reader.find("model_type", one_of);
   const std::string type = reader.text("model_type", "");
   for (const FamilyTraits& traits : kFamilies)
     if (type == to_string(traits.family)) return traits;
   if (std::find(kExpertModels.begin(), kExpertModels.end(), type) != kExpertModels.end())
     reader.refuse("model_type", "mixture-of-experts models are not supported; use a dense model");
-  std::vector<std::string_view> names;
-  for (const FamilyTraits& traits : kFamilies) names.push_back(to_string(traits.family));
-  reader.refuse("model_type", fmt::format("must be one of {}{}", fmt::join(names, ", "), name_hint(type, names)));
+  reader.refuse("model_type", fmt::format("must be {}{}", one_of, name_hint(type, names)));
 }
 
 // architectures[0] must be a class of the family: a LlamaForCausalLM whose model_type says qwen2 is a mixed-up file.
@@ -250,7 +252,7 @@ std::vector<bool> read_sliding_layers(HfReader& reader, const ModelConfig& confi
   const bool enabled = switched ? reader.boolean("use_sliding_window", false) : always;
   const std::int64_t first_sliding_layer = switched ? reader.integer("max_window_layers", 28) : 0;
   std::vector<bool> slides;
-  const JsonValue* types = reader.find("layer_types");
+  const JsonValue* types = reader.find("layer_types", "a list", "null");
   if (types == nullptr) {
     if (enabled && first_sliding_layer < config.layers && config.layers <= kMaxLayers)  // validate() refuses more
       for (std::int64_t layer = 0; layer < config.layers; ++layer) slides.push_back(layer >= first_sliding_layer);
@@ -297,7 +299,7 @@ void read_gpt2(HfReader& reader, std::optional<double> dropout, ModelConfig& con
   config.heads = reader.required_integer(reader.spelling("n_head", "num_attention_heads"));
   config.max_positions = reader.integer(reader.spelling("n_positions", "max_position_embeddings"), config.max_positions);
   config.kv_heads = config.heads;
-  config.ffn = reader.integer("n_inner", 4 * config.hidden);
+  config.ffn = reader.integer("n_inner", 4 * config.hidden, "4 x n_embd");
   config.norm = NormKind::kLayerNorm;
   config.norm_eps = reader.number("layer_norm_epsilon", 1e-5);
   config.activation = Activation::kGeluTanh;
@@ -340,8 +342,9 @@ void read_llama_like(HfReader& reader, const FamilyTraits& traits, std::optional
   config.ffn = reader.required_integer("intermediate_size");
   // Null asks for as many as heads; a missing key for the family's default.
   const bool missing = !reader.present("num_key_value_heads");
-  config.kv_heads = reader.integer("num_key_value_heads", missing && traits.kv_heads > 0 ? traits.kv_heads : config.heads);
-  config.head_dim = reader.integer("head_dim", traits.head_dim);
+  config.kv_heads = reader.integer("num_key_value_heads", missing && traits.kv_heads > 0 ? traits.kv_heads : config.heads,
+                                   traits.kv_heads > 0 ? "" : "num_attention_heads");
+  config.head_dim = reader.integer("head_dim", traits.head_dim, traits.head_dim > 0 ? "" : "hidden_size / num_attention_heads");
   if (reader.find("head_dim") != nullptr && config.head_dim < 1)
     reader.refuse("head_dim", "must be at least 1, or left out: then it is hidden_size / num_attention_heads");
   config.norm = NormKind::kRmsNorm;
@@ -423,7 +426,44 @@ void fit_layer_types(JsonValue& file, const JsonValue& own) {
   file.set("layer_types", std::move(kinds));
 }
 
+// The reader asks for a family's keys even where an object has nothing but the family's name.
+std::vector<HfKey> keys_of(ModelFamily family) {
+  const JsonValue object = JsonValue::Object{{"model_type", to_string(family)}};
+  HfReader reader(object, "model");
+  try {
+    read_model(reader, 0.0);
+  } catch (const ConfigError&) {  // names the sizes, which are missing
+  }
+  return reader.known();
+}
+
 }  // namespace
+
+std::vector<HfKey> hf_keys() {
+  std::vector<HfKey> all;
+  std::vector<std::vector<std::pair<std::string, std::string>>> families_by_default;  // of each of `all`
+  for (const FamilyTraits& traits : kFamilies) {
+    for (const HfKey& key : keys_of(traits.family)) {
+      if (key.takes.empty()) continue;
+      const auto at = static_cast<std::size_t>(std::ranges::find(all, key.name, &HfKey::name) - all.begin());
+      if (at == all.size()) all.push_back(key), families_by_default.emplace_back();
+      auto& defaults = families_by_default[at];
+      const auto same = std::ranges::find(defaults, key.fallback, &std::pair<std::string, std::string>::first);
+      if (same == defaults.end()) defaults.emplace_back(key.fallback, to_string(traits.family));
+      else same->second += fmt::format(", {}", to_string(traits.family));
+    }
+  }
+  for (std::size_t at = 0; at < all.size(); ++at) {
+    std::string& text = all[at].fallback;
+    text.clear();
+    for (const auto& [fallback, families] : families_by_default[at]) {
+      const bool is_of_all = std::ranges::count(families, ',') + 1 == std::ssize(kFamilies);
+      text += fmt::format("{}{}{}", text.empty() ? "" : "; ", fallback.empty() ? "must be given" : fallback,
+                          is_of_all ? "" : fmt::format(" ({})", families));
+    }
+  }
+  return all;
+}
 
 bool is_informational_hf_key(std::string_view key) {
   constexpr std::size_t kEnd = kInformational.size();

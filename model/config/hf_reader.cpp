@@ -60,8 +60,14 @@ void HfReader::refuse_kind(std::string_view key, std::string_view wanted) const 
   refuse(key, fmt::format("must be {}, not {}", wanted, describe(object_->find(key)->kind())));
 }
 
-const JsonValue* HfReader::find(std::string_view key) {
-  mark_known(key);
+void HfReader::mark_known(std::string_view key, std::string_view takes, std::string_view fallback) {
+  const auto known = std::ranges::find(known_, key, &HfKey::name);
+  if (known == known_.end()) known_.push_back({std::string(key), std::string(takes), std::string(fallback)});
+  else if (!takes.empty() && known->takes.empty()) known->takes = takes, known->fallback = fallback;
+}
+
+const JsonValue* HfReader::find(std::string_view key, std::string_view takes, std::string_view fallback) {
+  mark_known(key, takes, fallback);
   const JsonValue* value = object_->find(key);
   return value == nullptr || value->is_null() ? nullptr : value;
 }
@@ -80,9 +86,13 @@ std::optional<std::int64_t> HfReader::optional_integer(std::string_view key) {
   return value->as_integer();
 }
 
-std::int64_t HfReader::integer(std::string_view key, std::int64_t fallback) { return optional_integer(key).value_or(fallback); }
+std::int64_t HfReader::integer(std::string_view key, std::int64_t fallback, std::string_view derived) {
+  mark_known(key, "an integer", derived.empty() ? to_json_text(fallback) : derived);
+  return optional_integer(key).value_or(fallback);
+}
 
 std::int64_t HfReader::required_integer(std::string_view key) {
+  mark_known(key, "an integer");
   const std::optional<std::int64_t> value = optional_integer(key);
   if (!value)
     collect(missing_, [&] {
@@ -98,17 +108,20 @@ std::optional<double> HfReader::optional_number(std::string_view key) {
   return value->as_number();
 }
 
-double HfReader::number(std::string_view key, double fallback) { return optional_number(key).value_or(fallback); }
+double HfReader::number(std::string_view key, double fallback) {
+  mark_known(key, "a number", to_json_text(fallback));
+  return optional_number(key).value_or(fallback);
+}
 
 bool HfReader::boolean(std::string_view key, bool fallback) {
-  const JsonValue* value = find(key);
+  const JsonValue* value = find(key, "true or false", fallback ? "true" : "false");
   if (value == nullptr) return fallback;
   if (!value->is_bool()) refuse_kind(key, "true or false");
   return value->as_bool();
 }
 
 std::string HfReader::text(std::string_view key, std::string_view fallback) {
-  const JsonValue* value = find(key);
+  const JsonValue* value = find(key, "a string", fallback.empty() ? "" : in_quotes(fallback));
   if (value == nullptr) return std::string(fallback);
   if (!value->is_string()) refuse_kind(key, "a string");
   return value->as_string();
@@ -123,7 +136,9 @@ std::string_view HfReader::spelling(std::string_view key, std::string_view alias
 }
 
 void HfReader::refuse_true(std::string_view key, std::string_view what) {
-  if (boolean(key, false))
+  const JsonValue* value = find(key);
+  if (value != nullptr && !value->is_bool()) refuse_kind(key, "true or false");
+  if (value != nullptr && value->as_bool())
     refuse(key, fmt::format("{} not supported; set it to false only if the model was trained without", what));
 }
 
@@ -140,7 +155,8 @@ void HfReader::refuse_unknown_keys() const {
   for (const JsonMember& member : object_->members()) {
     const std::string& key = member.key;
     const auto is_prefix = [&](const std::string& prefix) { return key.starts_with(prefix); };
-    if (std::ranges::find(known_, key) != known_.end() || std::ranges::find(ignored_, key) != ignored_.end()) continue;
+    if (std::ranges::find(known_, key, &HfKey::name) != known_.end()) continue;
+    if (std::ranges::find(ignored_, key) != ignored_.end()) continue;
     if (std::ranges::any_of(ignored_prefixes_, is_prefix)) continue;
     if (dropped_ != nullptr && says_nothing(member.value)) {
       dropped_->insert(&member);
@@ -149,7 +165,11 @@ void HfReader::refuse_unknown_keys() const {
     const std::string quoted = in_quotes(key);  // escapes what a terminal should not see
     const std::string printable = quoted.substr(1, quoted.size() - 2);
     std::string hint = hint_ ? hint_(key) : "";
-    if (hint.empty()) hint = name_hint(key, {known_.begin(), known_.end()});
+    if (hint.empty()) {
+      std::vector<std::string_view> names;
+      for (const HfKey& known : known_) names.push_back(known.name);
+      hint = name_hint(key, names);
+    }
     collect(faults, [&] {
       throw ConfigError(fmt::format("{} = {}: unknown key, which may change what the model computes; remove it if it does not{}",
                                     path(printable), value_text(&member.value), hint));

@@ -18,6 +18,11 @@ namespace trident {
 // null, false, [] or {}: a key that is switched off.
 bool says_nothing(const JsonValue& value);
 
+// A key that the reader asked for. `takes` is empty for one that no supported model has, `fallback` for one that must be given.
+struct HfKey {
+  std::string name, takes, fallback;
+};
+
 using KeyHint = std::function<std::string(const std::string& key)>;
 
 class HfReader {
@@ -33,8 +38,9 @@ class HfReader {
 
   // Each of these marks `key` as known. A key that is absent or null gives the fallback (or nothing); another kind of value, and a
   // missing required key, throw ConfigError; the latter with the next fault (and is 1 till then).
-  const JsonValue* find(std::string_view key);
-  std::int64_t integer(std::string_view key, std::int64_t fallback);
+  // `takes` and `derived`, how a fallback follows from other keys, are for known().
+  const JsonValue* find(std::string_view key, std::string_view takes = "", std::string_view fallback = "");
+  std::int64_t integer(std::string_view key, std::int64_t fallback, std::string_view derived = "");
   std::int64_t required_integer(std::string_view key);
   std::optional<std::int64_t> optional_integer(std::string_view key);
   double number(std::string_view key, double fallback);
@@ -60,9 +66,10 @@ class HfReader {
   // "<where>.<key> = <value>: <why>".
   [[noreturn]] void refuse(std::string_view key, std::string_view why) const;
   std::string path(std::string_view key) const;
+  const std::vector<HfKey>& known() const { return known_; }
 
  private:
-  void mark_known(std::string_view key) { known_.emplace_back(key); }
+  void mark_known(std::string_view key, std::string_view takes = "", std::string_view fallback = "");
   [[noreturn]] void refuse_kind(std::string_view key, std::string_view wanted) const;
 
   const JsonValue* object_;
@@ -70,10 +77,14 @@ class HfReader {
   JsonValue origins_;
   KeyHint hint_;
   std::set<const JsonMember*>* dropped_;
-  std::vector<std::string> known_, ignored_;
+  std::vector<HfKey> known_;
+  std::vector<std::string> ignored_;
   std::vector<std::string> ignored_prefixes_;
   std::string missing_;  // what is said of required keys that are not there
 };
+
+// The keys of models of all families, in the order in which they are read; fallbacks name the families whose they are.
+std::vector<HfKey> hf_keys();
 
 // As model_config_from_hf() of model_config.h, in whose messages `origins` goes before keys of the object itself, and `hint` behind
 // unknown ones.

@@ -209,6 +209,7 @@ CpuRates cpu_rates_from_json(const JsonValue& json, const std::string& where) {
   CpuRates rates;
   file.text("name", rates.name), file.text("processor", rates.processor), file.count("cores", rates.cores);
   if (file.has("date")) file.text("date", rates.date);  // earlier versions did not write it
+  if (file.has("disturbance")) file.text("disturbance", rates.disturbance);
   if (file.has("bf16_over_fp32")) file.number("bf16_over_fp32", 1e3, rates.bf16_over_fp32.emplace());
   if (file.has("peak_flops_of_a_core")) visit_peaks(file, rates);
   visit_members(file, rates);
@@ -220,6 +221,7 @@ JsonValue to_json(const CpuRates& rates) {
   ProfileWriter file;
   file.text("name", rates.name), file.text("processor", rates.processor), file.count("cores", rates.cores);
   if (!rates.date.empty()) file.text("date", rates.date);
+  if (!rates.disturbance.empty()) file.text("disturbance", rates.disturbance);
   if (rates.bf16_over_fp32) file.json.set("bf16_over_fp32", *rates.bf16_over_fp32);
   visit_peaks(file, rates);
   visit_members(file, rates);
@@ -228,7 +230,8 @@ JsonValue to_json(const CpuRates& rates) {
 
 std::string name_of_profile(const CpuRates& rates) {
   const std::string name = fmt::format("the profile {} of {}", rates.name, rates.processor);
-  return rates.date.empty() ? name : fmt::format("{}, measured {}", name, rates.date);
+  return fmt::format("{}{}{}", name, rates.date.empty() ? "" : ", measured " + rates.date,
+                     rates.disturbance.empty() ? "" : " while other programs ran (calibrate again)");
 }
 
 double priced_head_dim(std::int64_t head_dim) { return static_cast<double>((head_dim + 15) / 16 * 16); }

@@ -80,7 +80,7 @@ struct CpuRates {
   std::vector<ProductTimes> products;
   std::vector<OperationTimes> attention, operations;
   std::vector<CollectiveTimes> collectives;
-  std::string disturbance = {};  // how others disturbed the measurement that has just ended; not of the file
+  std::string disturbance = {};  // how other programs disturbed the measurement; empty: not
 
   bool has_peaks() const { return fp32_peak > 0 && (bf16_peak > 0 || bf16_over_fp32.value_or(0) == 0); }
   double peak(DType multiplied) const { return multiplied == DType::kBF16 ? bf16_peak : fp32_peak; }

@@ -56,6 +56,7 @@ INSTANTIATE_TEST_SUITE_P(
                   {"parallel.layers = [1, 2]", "the sum is 3", "4 layers"}},
         BadConfig{
             "BatchOverDataRanks", {"parallel.data=3"}, {"batch.global = 8", "batch.micro x parallel.data = 1 x 3", "use 6 or 9"}},
+        BadConfig{"MoreDataRanksThanSamples", {"parallel=16DP"}, {"use 16, or at most 8 data ranks with batch.micro = 1"}},
         BadConfig{"SequenceLongerThanPositions", {"batch.sequence=65"}, {"batch.sequence = 65", "64 positions", "use at most 64"}},
         BadConfig{"MoreRanksThanThreads",
                   {"parallel.data=65536", "batch.global=65536"},

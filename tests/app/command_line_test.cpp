@@ -198,6 +198,10 @@ TEST_F(CommandLine, BadFlags) {
   expect_refusal({"train", "--config", config_, "parallel.tensor=4"}, "; say --set parallel.tensor=4");
   expect_refusal({"train", "--config", config_, "--data-path", "0.5", "a", "0.5", "b"}, "; say --set 'data.train=0.5 a 0.5 b' (");
   expect_refusal({"train", "--config", config_, "--data-path", "a", "b"}, "; say --set 'data.train=[\"a\",\"b\"]' (");
+  std::ofstream(path("few.json")) << R"({"model": {"model_type": "llama"}})";
+  const std::string missing = run({"train", "--config", path("few.json")}).err;
+  for (const char* key : {"batch.global: missing", "run.steps: missing", "model.hidden_size: is missing"})
+    EXPECT_NE(missing.find(key), std::string::npos) << missing;
   expect_refusal({"train", "--config", config_, "--set", "tensor-model-parallel-size=4"}, "; did you mean parallel.tensor?");
   expect_refusal({"bench", "--config", config_, "--micro-batch-size=2"}, "; say --set batch.micro=2");
   expect_refusal({"train", "--config", config_, "--print-config=xml"}, "must be json or origins");
@@ -391,6 +395,8 @@ TEST_F(CommandLine, BenchCalibratesThisMachineIntoTheCache) {
     out.str(""), err.str("");
     EXPECT_EQ(calibrated(), there ? 75 : 0) << err.str();
     EXPECT_EQ(kept_cpu_rates(cores)->processor, there ? "an earlier one" : "a stand-in");
+    const bool warns = name_of_profile(*kept_cpu_rates(cores)).ends_with(" while other programs ran (calibrate again)");
+    EXPECT_EQ(warns, !there) << name_of_profile(*kept_cpu_rates(cores));
     const std::string said = !there ? "kept as " + kept
                                     : "not kept, because other programs had the cores: fp32 multiplies at 0.200 TFLOP/s, its "
                                       "largest product at 0.100 TFLOP/s. " + kept + " has an earlier profile, by which runs on "

@@ -73,9 +73,9 @@ TEST_F(DataCommand, InspectPrintsText) {
 TEST_F(DataCommand, InspectShowsBeginnings) {
   const std::string prefix = prepared();
   const std::string out = run({"inspect", prefix, "--tokens", "2"});
-  expect_lines(out, {"document 0: 3 tokens\n  ids  505 734 ...\n", "2 of 2 documents end in token 50256\n"});
+  expect_lines(out, {"document 0: 3 tokens\n  ids  505 734 ...\n", "yes: 2 of 2 documents end in token 50256, gpt2's eod\n",
+                     "text \"one two\" ...\n"});
   EXPECT_EQ(out.find("document 1:"), std::string::npos);
-  EXPECT_EQ(out.find("text \""), std::string::npos);
   EXPECT_EQ(out.find("samples"), std::string::npos);
   EXPECT_EQ(run({"inspect", prefix, "--documents", "0"}).find("document 0"), std::string::npos);
   // A token that ends inside a character.
@@ -113,7 +113,9 @@ TEST_F(DataCommand, InspectPrintsJson) {
   EXPECT_EQ(first.find("tokens")->as_integer(), 2);
   EXPECT_EQ(first.find("ids")->items(), (JsonValue::Array{505}));
   EXPECT_EQ(first.find("text")->as_string(), "one");
-  const JsonValue plain = parse_json(run({"inspect", prefix, "--json"}), "out");
+  EXPECT_FALSE(parse_json(run({"inspect", prefix, "--json"}), "out").find("eod_at_ends")->as_bool()) << "the recorded tokenizer's";
+  write_dataset(folder_ / "unrecorded", {{505}}, 50257);
+  const JsonValue plain = parse_json(run({"inspect", folder_ / "unrecorded", "--json"}), "out");
   EXPECT_TRUE(plain.find("eod_at_ends")->is_null());  // who knows
   EXPECT_EQ(plain.find("samples"), nullptr);
 }

@@ -137,6 +137,12 @@ TEST(Help, KeysAndSections) {
     EXPECT_TRUE(text.ends_with("\nKeys of the configuration:\n" + option_help(both))) << text;
   }
   EXPECT_EQ(help({"help", "data", "prepare"}).find("Keys of the configuration:"), std::string::npos);
+  EXPECT_EQ(help({"help", "model.hidden_size"}),
+            "model.hidden_size: a key of Hugging Face's config.json, of a spelled-out model\n"
+            "  takes      an integer\n  default    must be given (llama, qwen2, qwen3, mistral, olmo, olmo2, phi3)\n");
+  EXPECT_NE(help({"help", "model.model_type"}).find("one of gpt2, llama, qwen2, "), std::string::npos);
+  EXPECT_NE(help({"help", "model.vocab_size"}).find("50257 (gpt2); 32000 (llama, mistral); 151936 ("), std::string::npos);
+  EXPECT_NE(help({"help", "model.num_key_value_heads"}).find("num_attention_heads (llama, "), std::string::npos);
   EXPECT_TRUE(help({"help", "exit"}).starts_with("Exit codes:\n"));
 }
 

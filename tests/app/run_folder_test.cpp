@@ -96,6 +96,9 @@ TEST(ComputeThreads, ShareTheCoresThatThereAre) {
   EXPECT_NE(alone.out.find(line(cores, cores, 1)), std::string::npos) << alone.out << alone.err;
   EXPECT_NE(alone.out.find(fmt::format(", {} thread", cores)), std::string::npos) << alone.out;
   EXPECT_EQ(alone.out.find("not pinned"), std::string::npos) << alone.out;
+  const ProgramOutcome many = place.train({"run.threads_per_rank=99", "run.steps=1", "device=cpu", "run.overwrite=true"});
+  EXPECT_NE(many.out.find(fmt::format("run.threads_per_rank = 99: 99 threads on {} core{}, which is slow; \"auto\" takes {}\n",
+                                      cores, cores == 1 ? "" : "s", cores)), std::string::npos) << many.out << many.err;
   const ProgramOutcome bound =
       run_command({"taskset", "-c", std::to_string(first), TRIDENT_BINARY, "train", "--config", place / "config.json", "--set",
                    "run.threads_per_rank=auto", "--set", "run.overwrite=true", "--set", "parallel.data=2", "--set", "device=cpu",

@@ -129,9 +129,10 @@ TEST_F(TokenizerCommand, PreparedDocumentsGetWhatTheTokenizerAdds) {
     return documents;
   };
   expect_parts(prepare("a", {"--append-eod"}),
-               {"documents end in \"<|end|>\" (28)\n", "warning: the chat template writes \"<|end|>\" itself",
-                "documents begin with \"<s>\" (27)\n",
-                "1 piece in the text became control tokens, the first, \"<|end|>\" (28), at " + (folder_ / "a.jsonl") + ":3;",
+               {"documents end in \"<|end|>\" (token id 28)\n", "warning: the chat template writes \"<|end|>\" itself",
+                "documents begin with \"<s>\" (token id 27)\n",
+                "1 piece in the text became control tokens, the first, \"<|end|>\" (token id 28), at " +
+                    (folder_ / "a.jsonl") + ":3;",
                 "1 character without a token"});
   EXPECT_EQ(tokens("a"), (Documents{{27, 26, 28}, {27, 28}, {27, 2, 28, 28}}));
   EXPECT_EQ(prepare("b", {"--append-eod", "--eod", "<|doc|>", "--no-special"}).find("begin with"), std::string::npos);

@@ -73,7 +73,10 @@ TEST(JsonReader, MalformedTextNamesLineAndColumn) {
   expect_error("{\n  \"a\": 1,\n  \"b\": }", "f.json:3:8: ", "not valid JSON");
   expect_error("", "f.json:1:1: ", "not valid JSON");
   expect_error("{\"a\": 1,}", "f.json:1:8: ", "trailing comma on line 1; remove it");
-  expect_error("{\"a\": 1", "f.json:1:", "not valid JSON");
+  expect_error("{\"a\": 1", "f.json:1:", "the end of the text (the { of line 1 is open) where");
+  expect_error("{\n \"a\": {\n  \"b\": [{}, [1]],\n  \"c\": 1\n}\n", "f.json:6:1: ",
+               "the end of the text (the { of line 1 is open) where");
+  expect_error("{\n \"a\": [\n  {}, 1\n", "f.json:4:1: ", "the end of the text (the [ of line 2 is open) where");
   expect_error("{} {}", "f.json:1:4: ", "not valid JSON");
   expect_error("{\"a\": \"\x01\"}", "f.json:1:", "not valid JSON");
   expect_error("{\"a\": \"\xff\"}", "f.json:1:", "not valid JSON");  // not UTF-8

@@ -341,7 +341,7 @@ TEST(ConfigDocs, ExamplesOfThePageAreConfigurations) {
     const std::vector<std::string> instead{"model.init_from=null", "model.preset=llama-1m"};
     EXPECT_NO_THROW(parse_train_config(text, "example", has_folder ? instead : std::vector<std::string>())) << text;
   }
-  EXPECT_EQ(examples, 3);
+  EXPECT_EQ(examples, 4);
 }
 
 TEST(ConfigDocs, CommittedPageIsWhatTheTableSays) {

@@ -8,6 +8,7 @@
 
 #include "core/printable.h"
 #include "core/shell_word.h"
+#include "model/config/hf_reader.h"
 #include "train/config/option_check.h"
 
 namespace trident {
@@ -268,6 +269,39 @@ std::string block_help(std::string_view block, std::size_t width) {
   return out;
 }
 
+// A key of a model that is spelled out, which the reader of Hugging Face's files knows.
+std::string model_key_help(std::string_view name, std::size_t width) {
+  const std::string begin = fmt::format("{}.", kModelBlock);
+  if (!name.starts_with(begin)) return "";
+  for (const HfKey& key : hf_keys())
+    if (key.name == name.substr(begin.size()))
+      return help_paragraph(fmt::format("{}: a key of Hugging Face's config.json, of a spelled-out model", name), 0, width) +
+             help_paragraph("takes      " + key.takes, 2, width) + help_paragraph("default    " + key.fallback, 2, width);
+  return "";
+}
+
+// The table of those keys, and an example.
+std::string model_keys_markdown() {
+  std::string out = R"(**A model that is spelled out** has the keys of Hugging Face's config.json.
+This is a complete configuration of one:
+
+```json
+{
+  "run":   { "dir": "runs/own", "steps": 200 },
+  "model": { "model_type": "llama", "vocab_size": 50304, "hidden_size": 256, "intermediate_size": 688,
+             "num_hidden_layers": 4, "num_attention_heads": 4, "max_position_embeddings": 1024 },
+  "batch": { "global": 8, "sequence": 256 },
+  "data":  { "train": "corpus/mine" }
+}
+```
+
+| key | value | default (families) |
+|---|---|---|
+)";
+  for (const HfKey& key : hf_keys()) out += fmt::format("| `{}` | {} | {} |\n", key.name, key.takes, key.fallback);
+  return out + '\n';
+}
+
 }  // namespace
 
 std::string markdown_cell(std::string_view text) {
@@ -292,7 +326,7 @@ std::string option_help(std::string_view name, std::size_t width) {
   for (const OptionBlock& block : option_blocks())
     if (block.name == name) return help_paragraph(fmt::format("{}: {}", block.name, block.doc), 0, width) + block_help(block.name, width);
   const Option* option = find_option(name);
-  if (option == nullptr) return "";
+  if (option == nullptr) return model_key_help(name, width);
   std::string out = help_paragraph(fmt::format("{}: {}", option->path, option->doc), 0, width);
   const auto field = [&](std::string_view label, const std::string& text) {
     if (text.empty()) return;
@@ -321,6 +355,7 @@ std::string options_markdown() {
   for (const OptionBlock& block : option_blocks()) {
     out += fmt::format("## {}\n\n{}\n\n", block.name, block.doc);
     append_table(out, block.name);
+    if (block.name == kModelBlock) out += model_keys_markdown();
   }
   out.pop_back();
   return out;

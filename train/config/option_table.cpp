@@ -322,7 +322,7 @@ std::vector<Option> data_options() {
       {.path = "data.valid", .takes = kNull | kString | kSources, .fallback = "null", .doc = "Validation data, likewise; each file is a set with numbers of its own, beside their mean by weight. null: what split sets aside.",
        .aka = {"valid_data_path", "validation"}},
       {.path = "data.split", .takes = kNull | kString, .fallback = "null",
-       .doc = "Shares of training, validation and test documents such as \"969,30,1\", when valid is null; both null: everything trains. The third is read by nothing.",
+       .doc = "Shares of training, validation and test documents such as \"969,30,1\", when valid is null, parts of their sum (80,30 is 8/11 and 3/11); both null: everything trains. The third is read by nothing.",
        .form = TextForm::kSplit},
       {.path = "data.shuffle", .takes = kBool, .fallback = "true", .doc = "Take samples in an order drawn from run.seed; false: in file order."},
       {.path = "data.samples", .takes = kString, .fallback = "\"stream\"",

@@ -305,6 +305,7 @@ void OptionValues::require_complete() const {
           "model: missing; give model.preset, model.hf_config, the keys of a Hugging Face config.json (\"model_type\", ...), or a "
           "Hugging Face folder in model.init_from");
     });
+  if (!faults.empty()) collect(faults, [&] { check_model(); });
   refuse_all(faults);
   if (static_cast<int>(preset) + static_cast<int>(file) + static_cast<int>(spelled_out) > 1)
     throw ConfigError(

@@ -40,12 +40,16 @@ ParallelDegrees degrees_of(const ParallelConfig& parallel, int world_size) {
   return degrees;
 }
 
-int micro_batches_of_a_rank(const BatchConfig& batch, int data) {
+int micro_batches_of_a_rank(const BatchConfig& batch, int data, int started) {
   const std::int64_t per_micro_batch = batch.micro * data;
   if (batch.global % per_micro_batch != 0)
-    throw ConfigError(fmt::format("batch.global = {}: not divisible by batch.micro x parallel.data = {} x {} = {}; use {}",
+    throw ConfigError(fmt::format("batch.global = {}: not divisible by batch.micro x parallel.data = {} x {} = {}; use {}{}{}",
                                   batch.global, batch.micro, data, per_micro_batch,
-                                  batch_that_divides(batch.global, batch.micro, data)));
+                                  batch_that_divides(batch.global, batch.micro, data),
+                                  batch.global >= data ? ""
+                                                       : fmt::format(", or at most {} with batch.micro = 1",
+                                                                     counted(batch.global, "data rank")),
+                                  started > 1 ? fmt::format(" ({} ranks were started)", started) : ""));
   return checked_cast<int>(batch.global / per_micro_batch);
 }
 
@@ -216,7 +220,7 @@ RunPlan with_policy(RunPlan plan, const ZeroPolicy& policy) {
 RunPlan with_micro_batch(RunPlan plan, std::int64_t micro) {
   const bool trains = plan.trains();
   plan.config.batch.micro = micro;
-  plan.num_micro_batches = micro_batches_of_a_rank(plan.config.batch, plan.grid.degrees().data);
+  plan.num_micro_batches = micro_batches_of_a_rank(plan.config.batch, plan.grid.degrees().data, 0);
   make_programs(plan);
   return trains ? plan : forward_only(std::move(plan));
 }
@@ -391,6 +395,9 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
     plan.threads_per_rank = asked ? checked_cast<int>(*asked) : machine.core_share.threads();
     const bool has_quota = machine.core_share.at_once() < machine.core_share.cores;
     if (!asked) (has_quota ? plan.notes : plan.details).push_back(threads_line(machine.core_share));
+    else if (const CoreShare& share = machine.core_share; *asked * share.ranks > share.at_once() && *asked > share.threads())
+      plan.notes.push_back(fmt::format("run.threads_per_rank = {}: {} threads on {}, which is slow; \"auto\" takes {}", *asked,
+                                       *asked * share.ranks, counted(share.at_once(), "core"), share.threads()));
   }
   plan.recompute = config.recompute.policy;
   // GPUs replay captured calls, whose numbers of rows are fixed. Who asks for chunks wants less memory than the rows' copies take.
@@ -399,7 +406,7 @@ RunPlan make_run_plan(const TrainConfig& config, const ModelConfig& model, int w
   const bool no_gpu = config.device == AskedDevice::kAuto && machine.device == DeviceKind::kCpu;
   if (no_gpu) plan.device_reason = machine.device_reason;
   else if (!machine.device_reason.empty()) plan.details.push_back(machine.device_reason);
-  plan.num_micro_batches = micro_batches_of_a_rank(config.batch, plan.grid.degrees().data);
+  plan.num_micro_batches = micro_batches_of_a_rank(config.batch, plan.grid.degrees().data, world_size);
   check_lengths(plan);
   check_rows(config.batch);
   check_sizes(plan);

@@ -6,12 +6,14 @@
 
 namespace trident {
 
-void warn_of_non_finite(Communicator& world, Stream& stream, const StepResult& result, const Logger& logger) {
+void warn_of_non_finite(Communicator& world, Stream& stream, const StepResult& result, std::int64_t batch, int in_a_row,
+                        const Logger& logger) {
   const bool is_one = !result.non_finite.empty();
   const int first = first_rank(world, stream, is_one);
   const std::int64_t ranks = over_ranks(world, stream, is_one ? 1 : 0, ReduceOp::kSum);
   if (world.rank() != first) return;
-  logger.warning("gradient is not finite, no rank applies the update: {}{}", result.non_finite,
+  logger.warning("gradient is not finite, no rank applies the update: {} (batch {}, {} of {} in a row){}", result.non_finite, batch,
+                 in_a_row, kMaxSkippedInARow,
                  ranks == 1 ? "" : fmt::format(" (and parameters of {} more rank{})", ranks - 1, ranks == 2 ? "" : "s"));
 }
 

@@ -15,7 +15,9 @@ namespace trident {
 inline constexpr int kMaxSkippedInARow = 10;  // after as many batches without an update the run has no future
 
 // Collective. The first rank that has something to name says so for all.
-void warn_of_non_finite(Communicator& world, Stream& stream, const StepResult& result, const Logger& logger);
+// `in_a_row`: batches without an update, this one among them.
+void warn_of_non_finite(Communicator& world, Stream& stream, const StepResult& result, std::int64_t batch, int in_a_row,
+                        const Logger& logger);
 
 // Rank 0 says that no target of the last batch before `position` counts.
 void warn_of_no_targets(Communicator& world, const TrainConfig& config, const TrainerPosition& position, const Logger& logger);

@@ -7,9 +7,9 @@
 
 namespace trident {
 
-PeakFlops::PeakFlops(Measure measure, const Say& say) : flops_(measure()), measure_(std::move(measure)) {
-  if (!flops_)
-    say("mfu is not shown: its peak could not be measured, as other programs had the cores or there are more threads than cores");
+PeakFlops::PeakFlops(Measure measure, const Say& say, std::string_view why_unknown)
+    : flops_(measure()), measure_(std::move(measure)) {
+  if (!flops_) say(fmt::format("mfu is not shown: its peak could not be measured, as {}", why_unknown));
 }
 
 std::optional<double> PeakFlops::share(std::int64_t step, double flops, const Say& say, double computed_share) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string_view>
 
 #include "train/run/load_checkpoint.h"
 
@@ -17,8 +18,9 @@ class PeakFlops {
   using Measure = std::function<std::optional<double>()>;
 
   PeakFlops() = default;
-  // `measure`: called now, and once more where a step is faster than what it returned.
-  PeakFlops(Measure measure, const Say& say);
+  // `measure`: called now, and once more where a step is faster than what it returned. `why_unknown`: said
+  // where it returns nothing.
+  PeakFlops(Measure measure, const Say& say, std::string_view why_unknown = "other programs had the cores");
 
   // The share of a step that made `flops` model FLOPs per second and computed `computed_share` of them, because attention saw no
   // more: such a share may be above 1.

@@ -220,7 +220,8 @@ void RankLoop::open_run_folder(std::int64_t largest) {
     const std::optional<double> of_a_rank = measure_matmul_peak(here_.device, plan_.multiplied);
     return of_a_rank ? std::optional(*of_a_rank * inputs_.ranks_at_once) : std::nullopt;
   };
-  peak_flops_ = PeakFlops(measure, say_);
+  const bool crowded = inputs_.ranks_at_once < plan_.grid.world_size();
+  peak_flops_ = PeakFlops(measure, say_, crowded ? "there are more threads than cores" : "other programs had the cores");
 }
 
 // Warns about gaps in metrics.jsonl, which are not refilled.
@@ -279,7 +280,7 @@ void RankLoop::one_step() {
     if (result.counted == 0)
       warn_of_no_targets(world(), plan_.config, trainer_.position(), here_.logger);
     else if (!result.scale_can_shrink)
-      warn_of_non_finite(world(), stream(), result, here_.logger);
+      warn_of_non_finite(world(), stream(), result, trainer_.position().batches, skipped_in_a_row_ + 1, here_.logger);
     ++summary_.skipped;
     if (!result.scale_can_shrink && ++skipped_in_a_row_ == kMaxSkippedInARow) refuse_to_go_on(world(), plan_, result, updates());
     return agree_to_stop();
