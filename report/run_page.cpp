@@ -185,7 +185,8 @@ ReportSection runs_section(const std::vector<RunFolder>& runs) {
       double done = logged_step(run) - number(last_start(run), "step");  // by the last start, in elapsed_s
       if (!run.is_written || number(now, "time") < number(last_start(run), "time")) done = kNone;
       const double left = (steps_of(run) - logged_step(run)) / done * number(now, "elapsed_s");
-      add("time", seconds_of(run), seconds_text(seconds_of(run)), left > 0 && done > 0 ? fmt::format("about {} left", seconds_text(left)) : "");
+      const std::string rest = left > 0 && done > 0 ? fmt::format("about {} left", seconds_text(left)) : "";
+      add("time", seconds_of(run), seconds_text(seconds_of(run)), rest);
       add("tokens/s", speed, rounded_text(speed),
           std::isfinite(mfu)
               ? fmt::format("{} MFU{}, last logged step", percent_text(mfu), std::isfinite(masked) ? " (masked)" : "")
