@@ -34,7 +34,7 @@ constexpr double kSecondsToEnd = 12;
 
 constexpr std::chrono::milliseconds kHeartbeats{500};  // until the others know that a rank trains
 
-const std::vector<std::string> kEndless = {"run.steps=1000000", "log.every=1", "checkpoint.every=1000000"};
+const std::vector<std::string> kEndless = {"run.steps=1000000", "log.every=1"};
 
 struct Victim {
   int ranks;
@@ -71,7 +71,7 @@ class Dying : public ::testing::Test {
   // Disturbs one rank in each of the jobs, all of them at once, and looks at how they end.
   void disturb(const std::vector<Victim>& victims, int signal, const std::string& verb) {
     std::vector<std::unique_ptr<LaunchedJob>> jobs;
-    for (std::size_t i = 0; i < victims.size(); ++i) jobs.push_back(start(victims[i]));
+    for (std::size_t i = 0; i < victims.size(); ++i) jobs.push_back(start(victims[i], {"checkpoint.every=1000000"}));
     std::mt19937 moments(20261121);
     std::vector<double> disturbed(victims.size());
     for (std::size_t i = 0; i < victims.size(); ++i) {
