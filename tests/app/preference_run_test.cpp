@@ -282,9 +282,10 @@ TEST_F(PreferenceRuns, AReferenceLeavesAdaptersOut) {
 }
 
 TEST_F(PreferenceRuns, CrossEntropyIsNotLearnedOfPairs) {
-  const std::string plain = "loss.type=cross_entropy";
+  const std::vector<std::string> plain{"loss.type=cross_entropy", "loss.beta=0.1"};
+  expect_one_line(start("refused", {plain[0]}), 64, {"loss.beta: only loss.type \"dpo\" has it"});
   for (const std::vector<std::string>& more : {std::vector<std::string>{}, {"data.samples=stream"}})
-    expect_one_line(start("refused", plus({plain}, more)), 64,
+    expect_one_line(start("refused", plus(plain, more)), 64,
                     {"loss.type = \"cross_entropy\"", place_ / "pairs", "a chosen and a rejected answer", "loss.type to \"dpo\""});
   for (const char* const other : {"kto", "orpo", "grpo"})
     expect_one_line(start("refused", {std::string("loss.variant=") + other}), 64,

@@ -135,11 +135,14 @@ class Training {
     if (job_.is_threads()) refuse_if_written(inputs_.plan.config.run.dir);
     const std::string& folder = inputs_.plan.config.run.dir;
     write_failure(folder, failure);
-    if (progress_.start == 0) return say_where_it_goes_on(failure);
+    try {
+      say_where_it_goes_on(failure);  // first, as mpirun soon ends the ranks that are left
+    } catch (const std::exception&) {
+    }  // the checkpoints cannot be listed
+    if (progress_.start == 0) return;
     write_run_end(folder, inputs_.plan, progress_.start, progress_.updates, failure.exit_code, failure.message);
     try {
       if (inputs_.plan.config.log.report && hooks_.report) hooks_.report(folder);
-      say_where_it_goes_on(failure);
     } catch (const std::exception&) {
       return;  // why the run failed is what is to be said
     }
