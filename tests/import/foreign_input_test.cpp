@@ -371,7 +371,7 @@ TEST_F(ForeignInput, AFileThatTheScriptWritesIsReadFromIt) {
   EXPECT_TRUE(of_command("cat <<E > ./ds.json\n{\"bf16\": {\"enabled\": true}}\nE\ndeepspeed x.py --deepspeed d/../ds.json")
                   .ends_with("DeepSpeed bf16.enabled=true\n"));
   EXPECT_EQ(refusal("cat <<E > ds.json\n{\"a\"\nE\ndeepspeed pretrain_gpt.py --deepspeed_config ds.json"),
-            "ds.json:2:1: not valid JSON: the end of the text where \":\" is expected");
+            "ds.json:2:1: not valid JSON: the end of the text (the { of line 1 is open) where \":\" is expected");
 }
 
 TEST_F(ForeignInput, AFileCountsAsItIsAtTheCommand) {
